@@ -1,8 +1,8 @@
 /* clock_rows.h - what a timing model asks about a chip: one row a figure, with where it comes from.
  *
- * Each target that has a model fills in a table, beside its record (backends/ptx); docs/timing.md shows
- * it.  Clocks are those of an SM.  A row is measured by a microbenchmark of its own (bench/micro) or
- * published; none is fitted to a kernel.
+ * Each target that has a model fills in a table, beside its record (backends/ptx); docs/timing.md
+ * shows it.  Clocks are those of an SM.  A row is measured by a microbenchmark of its own
+ * (bench/micro) or published; none is fitted to a kernel.
  */
 #ifndef TILEC_CLOCK_ROWS_H
 #define TILEC_CLOCK_ROWS_H
@@ -22,7 +22,8 @@ typedef enum ClockRow {
     CLOCK_BLOCKS,
     CLOCK_SHARED,
     CLOCK_SHARED_BLOCK,
-    /* pipes: clocks that a warp instruction keeps one of a scheduler, and until its result is there */
+    /* pipes: clocks that a warp instruction keeps one of a scheduler, and until its result is
+     * there */
     CLOCK_FMA,
     CLOCK_ALU,
     CLOCK_IMAD,
@@ -72,7 +73,8 @@ typedef enum ClockRow {
     CLOCK_TMEM_LATENCY,
     CLOCK_TMEM_STORED,
     CLOCK_TMEM_ALLOC,
-    /* beside products: what stores to shared memory keep of their rate, and the copy engine's stores */
+    /* beside products: what stores to shared memory keep of their rate, and the copy engine's
+     * stores */
     CLOCK_STORES_APART,
     CLOCK_STORE_PRODUCTS,
     CLOCK_TMA_STORE_PRODUCTS,
@@ -96,15 +98,17 @@ typedef enum ClockRow {
     CLOCK_CHIP_ADD,
     CLOCK_ADD_QUEUE,
     CLOCK_ADD_SECTOR,
-    /* memory: bytes that the L2 cache holds for sure, and from which on it holds nothing; bytes a clock, read and written,
-     * that all SMs share, and so where both go on; clocks of a load; what it waits for others */
+    /* memory: bytes that the L2 cache holds for sure, and from which on it holds nothing; bytes a
+     * clock, read and written, that all SMs share, and so where both go on; clocks of a load; what
+     * it waits for others */
     CLOCK_L2_HELD,
     CLOCK_L2_LOST,
     CLOCK_HBM,
     CLOCK_HBM_BOTH,
     CLOCK_HBM_LATENCY,
     CLOCK_HBM_QUEUE,
-    /* machine code: what an instruction itself takes, where those above are of PTX with what stands around it */
+    /* machine code: what an instruction itself takes, where those above are of PTX with what stands
+     * around it */
     CLOCK_CODE_MUFU,
     CLOCK_CODE_BRANCH,
     CLOCK_CODE_TRY,
@@ -144,8 +148,9 @@ typedef struct ClockFact {
     bool assumed;       /* neither measured nor published for this chip */
 } ClockFact;
 
-/* tcgen05.mma of one shape, K of 32 bytes: clocks for which it keeps the tensor unit, and from its end to who waits for
- * its commit; with A in shared memory and with A in tensor memory.  A table ends with a row of no blocks. */
+/* tcgen05.mma of one shape, K of 32 bytes: clocks for which it keeps the tensor unit, and from its
+ * end to who waits for its commit; with A in shared memory and with A in tensor memory.  A table
+ * ends with a row of no blocks. */
 typedef struct ClockProduct {
     unsigned short blocks, m, n; /* blocks: 2 of a pair */
     double shared, memory, shared_done, memory_done;

@@ -1,7 +1,7 @@
 /* target.h - a target is a record of facts about a GPU.
  *
- * Passes read this record and never ask which target it is.  Only backends/ptx/sm*.c fill it in; the source
- * of each fact is noted there.
+ * Passes read this record and never ask which target it is.  Only backends/ptx/sm*.c fill it in;
+ * the source of each fact is noted there.
  */
 #ifndef TILEC_TARGET_H
 #define TILEC_TARGET_H
@@ -17,7 +17,8 @@
 
 /* ---- what the instructions are ---- */
 
-/* What a target can do beyond the common base (sm_80: cp.async, ldmatrix, mma.sync) and its forms below. */
+/* What a target can do beyond the common base (sm_80: cp.async, ldmatrix, mma.sync) and its forms
+ * below. */
 typedef enum Ability {
     CAN_STORE_MATRIX = 1 << 0, /* stmatrix */
     /* griddepcontrol: blocks are set up while the kernel before theirs ends */
@@ -28,7 +29,8 @@ typedef enum Ability {
     CAN_CLUSTER = 1 << 3,
     CAN_MOVE_REGISTERS = 1 << 4, /* setmaxnreg: warp groups give registers to one another */
     CAN_COMPUTE_TWO = 1 << 5,    /* f32x2: two f32 in an instruction */
-    /* clusterlaunchcontrol: a block takes over what another one was launched for, before that begins */
+    /* clusterlaunchcontrol: a block takes over what another one was launched for, before that
+     * begins */
     CAN_TAKE_LAUNCHES = 1 << 6,
     CAN_CONVERT_8 = 1 << 7, /* cvt of floats of 8 bits, in pairs */
     CAN_ADD_BF16 = 1 << 8,  /* red of bf16 and bf16x2; of f16 all have it */
@@ -45,11 +47,13 @@ typedef enum Completion {
     DONE_BY_BARRIER /* at a barrier in shared memory, for whoever waits there */
 } Completion;
 
-/* Sets of spaces in which an operand may be, and of dimensions that may run along its rows there. */
+/* Sets of spaces in which an operand may be, and of dimensions that may run along its rows
+ * there. */
 enum { IN_REGISTERS = 1, IN_SHARED = 2, IN_TENSOR_MEMORY = 4 };
 enum { MAJOR_K = 1, MAJOR_MN = 2 };
 
-/* An instruction that computes d = a b + c: m x n x k for elements of two types, and for sums of theirs (dtype_wide). */
+/* An instruction that computes d = a b + c: m x n x k for elements of two types, and for sums of
+ * theirs (dtype_wide). */
 typedef struct MmaForm {
     DType a_type, b_type;
     Issuer issuer;
@@ -61,13 +65,15 @@ typedef struct MmaForm {
     uint8_t a, b, d;    /* spaces */
     uint8_t a_major, b_major;
     bool exact; /* needs the architecture's own .target (sm_90a) */
-    /* of neighbouring blocks, whose operands it reads and whose results it writes: m / blocks rows of each; 0: one */
+    /* of neighbouring blocks, whose operands it reads and whose results it writes: m / blocks rows
+     * of each; 0: one */
     uint32_t blocks;
-    /* of the inner dimension, what it may add up before the sum is added to others in f32, since it keeps fewer bits; 0: any
-     * number of elements */
+    /* of the inner dimension, what it may add up before the sum is added to others in f32, since it
+     * keeps fewer bits; 0: any number of elements */
     int32_t sums;
-    /* scales of a row of an operand in an instruction, and their type; 0: it takes none.  Of operands of bytes each has two e2m1,
-     * where the other one is of bytes, too, else one in its bits 2 to 5 */
+    /* scales of a row of an operand in an instruction, and their type; 0: it takes none.  Of
+     * operands of bytes each has two e2m1, where the other one is of bytes, too, else one in its
+     * bits 2 to 5 */
     int32_t scales;
     DType scale;
     const char *ptx_version; /* that it needs; NULL: the target's */
@@ -87,15 +93,15 @@ typedef struct CopyForm {
     int32_t most;  /* bytes of an instruction; 0: it copies a box of a tensor, with .. */
     int32_t box;   /* .. at most so many indices along a dimension .. */
     uint32_t rank; /* .. and at most so many dimensions */
-    /* elements of a type that it can make of another one's on the way, to the nearest, of two the even one; equal:
-     * none */
+    /* elements of a type that it can make of another one's on the way, to the nearest, of two the
+     * even one; equal: none */
     DType from, to;
 } CopyForm;
 
 /* ---- what they take ---- */
 
-/* Registers of a thread that are reserved for values that are not counted one by one.  Observed: with fewer,
- * ptxas 13.0 spilled. */
+/* Registers of a thread that are reserved for values that are not counted one by one.  Observed:
+ * with fewer, ptxas 13.0 spilled. */
 enum {
     /* besides operands kept in registers over a loop: fragments, addresses, statistics */
     BESIDE_KEPT = 72,
@@ -109,8 +115,8 @@ enum {
 
 enum { TARGET_GROUPS = 1 + MOST_CONSUMERS }; /* tables by how many warp groups compute */
 
-/* Constants of the time of planned kernels (cost/consumer_time.c), besides the rates of the units: clocks, and
- * how units overlap.  Fitted, see the target's file. */
+/* Constants of the time of planned kernels (cost/consumer_time.c), besides the rates of the units:
+ * clocks, and how units overlap.  Fitted, see the target's file. */
 typedef struct ConsumerTimes {
     double port_power;   /* exponent: how tensor core time and operand reads combine */
     double issue;        /* share of a clock for one instruction of tile arithmetic */
@@ -130,49 +136,57 @@ typedef struct ConsumerTimes {
     double idle;        /* share of an iteration that other consumers of the block do not have */
     double store_bytes; /* bytes that one SM of a busy chip writes in a clock */
     double mask;        /* instructions to mask an element .. */
-    double mask_coop_k; /* .. and the share of them that counts when consumers wait for one another */
+    /* .. and the share of them that counts when consumers wait for one another */
+    double mask_coop_k;
     double copy_latency; /* of a copy that is not started ahead .. */
     /* .. and the share that counts when its stage is read in a part of the iteration only */
     double copy_part;
     double pair; /* for an iteration of blocks that run in pairs, .. */
-    /* .. what a chain of products of both takes longer to be told of their ends, and the port for each of its products beside
-     * the operands */
+    /* .. what a chain of products of both takes longer to be told of their ends, and the port for
+     * each of its products beside the operands */
     double pair_chain, pair_product;
     double launch; /* to launch the kernel */
-    /* loops of nothing but products: exponent of how operand reads hide behind products, clocks of overhead for an
-     * iteration, and the factor for results that are transposed; .. */
+    /* loops of nothing but products: exponent of how operand reads hide behind products, clocks of
+     * overhead for an iteration, and the factor for results that are transposed; .. */
     double mmas_power, mmas, swap_ab;
-    /* .. how much longer products take while all SMs multiply and the clock falls; clocks until a stage that was asked for
-     * is there, while all SMs ask; bytes that an SM gets in a clock then (0: the chip's); clocks to begin and end a tile; and
-     * bytes of its result that leave in a clock where no copy takes them (0: as many as by copies), as words and, where the
-     * result is transposed, element by element; .. */
+    /* .. how much longer products take while all SMs multiply and the clock falls; clocks until a
+     * stage that was asked for is there, while all SMs ask; bytes that an SM gets in a clock then
+     * (0: the chip's); clocks to begin and end a tile; and bytes of its result that leave in a
+     * clock where no copy takes them (0: as many as by copies), as words and, where the result is
+     * transposed, element by element; .. */
     double mmas_busy, mmas_latency, mmas_copy, mmas_tile, mmas_direct, mmas_direct_each;
-    /* .. clocks in which a consumer whose product's result is added uses no unit, for itself and again for each consumer that
-     * takes its turn (0: not known); .. */
+    /* .. clocks in which a consumer whose product's result is added uses no unit, for itself and
+     * again for each consumer that takes its turn (0: not known); .. */
     double mmas_sum;
-    /* .. exponents of how the way of a stage hides behind products, and all of it behind what memory has to give */
+    /* .. exponents of how the way of a stage hides behind products, and all of it behind what
+     * memory has to give */
     double mmas_way_power, mmas_memory_power;
-    /* .. and bytes that an SM gets in a clock where all ask for as much as there is; 0: not known */
+    /* .. and bytes that an SM gets in a clock where all ask for as much as there is; 0: not
+     * known */
     double mmas_cache;
 } ConsumerTimes;
 
-/* What the expressions by which launches choose among forms of a kernel (cost/launch_cost.c) have in place of
- * ConsumerTimes: forms are compared at small sizes, too, where there is little but tiles' ends.  Fitted, see the target's
- * file. */
+/* What the expressions by which launches choose among forms of a kernel (cost/launch_cost.c) have
+ * in place of ConsumerTimes: forms are compared at small sizes, too, where there is little but
+ * tiles' ends.  Fitted, see the target's file. */
 typedef struct LaunchTimes {
     double tile, store_bytes, mask; /* as in ConsumerTimes */
     double iteration;               /* a factor .. */
-    double in_order; /* .. and another where each of more than two consumers waits for all its products */
+    /* .. and another where each of more than two consumers waits for all its products */
+    double in_order;
     double cold; /* clocks for an instruction of a loop that no SM has run yet */
-    /* percent that a form for few elements costs more than is estimated: as much as estimates are off; 0: there are none */
+    /* percent that a form for few elements costs more than is estimated: as much as estimates are
+     * off; 0: there are none */
     int32_t few_more;
 } LaunchTimes;
 
-/* Constants of the estimate for loops without roles (cost/cost.c), besides the rates of the units: clocks, and
- * shares of other times.  Fitted, see the target's file. */
+/* Constants of the estimate for loops without roles (cost/cost.c), besides the rates of the units:
+ * clocks, and shares of other times.  Fitted, see the target's file. */
 typedef struct LoopTimes {
-    double not_hidden; /* share of min(tensor cores, shared memory) that is not overlapped with the larger */
-    /* share of special functions and lanes that is not overlapped, with 1, 2 or more blocks on an SM */
+    /* share of min(tensor cores, shared memory) that is not overlapped with the larger */
+    double not_hidden;
+    /* share of special functions and lanes that is not overlapped, with 1, 2 or more blocks on an
+     * SM */
     double rest_not_hidden[3];
     double barrier_wait, copy_wait; /* clocks, when a block is alone on its SM */
     /* clocks when it is not: for an iteration, and for a copy that was started within it */
@@ -182,7 +196,8 @@ typedef struct LoopTimes {
     double spill;       /* share added for each spilled register */
     /* share added when nearly all registers are alive at once, and when that is close */
     double may_spill, near_spill;
-    /* of a launch: clocks to make it, and to begin and end a block, besides this share of an iteration */
+    /* of a launch: clocks to make it, and to begin and end a block, besides this share of an
+     * iteration */
     double launch, begin, fill;
 } LoopTimes;
 
@@ -208,7 +223,8 @@ typedef struct Chip {
     int32_t global_bytes;  /* of loads and stores, through the L2 cache */
     int32_t copy_bytes;    /* that one SM of a busy chip gets from the L2 cache */
     int32_t copy_clocks;   /* latency of a copy from the L2 cache */
-    /* that a warp takes to ask for a box of a tensor; for one that ends at a loaded number; 0: not known */
+    /* that a warp takes to ask for a box of a tensor; for one that ends at a loaded number; 0: not
+     * known */
     int32_t box_clocks, ended_box_clocks;
 
     int32_t sm_count, clock_mhz; /* SMs of the chip; clock under heavy load: for predictions */
@@ -233,8 +249,9 @@ typedef struct Target {
     int32_t registers_per_thread;
     Chip chip;
 
-    /* how products are summed, where that is known to the bit (docs/simulator-isa.md): those of so many bytes of an operand's row
-     * at a time, cut to so many bits below the largest exponent, of 8-bit floats to others; 0: it is not */
+    /* how products are summed, where that is known to the bit (docs/simulator-isa.md): those of so
+     * many bytes of an operand's row at a time, cut to so many bits below the largest exponent, of
+     * 8-bit floats to others; 0: it is not */
     struct {
         uint32_t bytes;
         int32_t bits, narrow_bits;
@@ -245,7 +262,8 @@ typedef struct Target {
     uint32_t n_mma;
     const CopyForm *copies;
     uint32_t n_copies;
-    /* the .target of kernels that use instructions of this architecture alone (no other chip runs them);
+    /* the .target of kernels that use instructions of this architecture alone (no other chip runs
+     * them);
      * NULL: such instructions are not used */
     const char *ptx_target_exact;
     /* by ClockRow, for the timing model; NULL: there is none of this target */
@@ -255,17 +273,20 @@ typedef struct Target {
     RoleRegisters
         role_registers[TARGET_GROUPS]; /* of a thread, by the number of computing warp groups */
     RoleRegisters dynamic_registers[TARGET_GROUPS]; /* the same, with the dynamic tile scheduler */
-    /* the same for two, where the main loop's bounds are numbers in memory, which the producer reads, too; 0: as above */
+    /* the same for two, where the main loop's bounds are numbers in memory, which the producer
+     * reads, too; 0: as above */
     RoleRegisters reading_registers;
     RoleRegisters
         half_registers; /* the same for one consumer, where an SM has two blocks; 0: it can not */
-    /* where a warp group of its own adds results in tensor memory to memory: the producer's, and its own besides one for
-     * each column that it holds; 0: there is no such role */
+    /* where a warp group of its own adds results in tensor memory to memory: the producer's, and
+     * its own besides one for each column that it holds; 0: there is no such role */
     uint32_t producer_beside_adder, adder_beside_columns;
-    /* where one changes sums in tensor memory between products: the producer's, and its own, at least; 0: there is no such role */
+    /* where one changes sums in tensor memory between products: the producer's, and its own, at
+     * least; 0: there is no such role */
     uint32_t producer_beside_correction, correction_registers;
     uint32_t
-        producer_with_scales; /* the producer's, where warps of its group load scales for one consumer's products */
+        /* the producer's, where warps of its group load scales for one consumer's products */
+        producer_with_scales;
     int32_t group_other_registers[TARGET_GROUPS]; /* how many of those are not for accumulators */
     int32_t group_tile_bytes; /* shared memory for tiles; the rest is for barriers and vectors */
     double exchange; /* clocks for a value to go from one warp group to another; 0: not measured */
@@ -279,22 +300,25 @@ typedef struct Target {
     int32_t addition_piece;
     double addition_clocks; /* of an SM, for 4 bytes: fitted */
 
-    /* Whether imply-masks leaves out a padding mask when a mask of the program hides the same elements.  Off
-     * for sm_80: without that mask in the last iterations ptxas 13.0 spills 4 bytes in the others
-     * (attention, 112 keys a tile). */
+    /* Whether imply-masks leaves out a padding mask when a mask of the program hides the same
+     * elements.  Off for sm_80: without that mask in the last iterations ptxas 13.0 spills 4 bytes
+     * in the others (attention, 112 keys a tile). */
     bool drops_hidden_padding;
-    /* Whether it masks a value for all that is computed of it, where what follows is neutral then by itself (exponentials
-     * of -inf are zero), in place of a mask for each reduction. */
+    /* Whether it masks a value for all that is computed of it, where what follows is neutral then
+     * by itself (exponentials of -inf are zero), in place of a mask for each reduction. */
     bool masks_once;
-    /* Whether what grows evenly in a loop is carried through it (lir_carry.c).  It pays where a role's loop is long; what it
-     * sets in front of the loop makes kernels of few iterations slower (H200: decoding and attention_split 2 to 6 %). */
+    /* Whether what grows evenly in a loop is carried through it (lir_carry.c).  It pays where a
+     * role's loop is long; what it sets in front of the loop makes kernels of few iterations slower
+     * (H200: decoding and attention_split 2 to 6 %). */
     bool carries_addresses;
     /* Whether of two phases that are each other's opposite one register is made (lir_merge.c). */
     bool merges_opposites;
-    /* Whether kernels with several small loads have a program for launches of even rows, which issues them together (lower_even.c).
-     * Measured on an H200 alone: add of 16 x 1000 in 4.9 us instead of 5.3. */
+    /* Whether kernels with several small loads have a program for launches of even rows, which
+     * issues them together (lower_even.c). Measured on an H200 alone: add of 16 x 1000 in 4.9 us
+     * instead of 5.3. */
     bool streams_even_rows;
-    /* Whether what multiply-adds read in turns lies in registers beside one another (lir_pair.c).  Measured on an H200 alone. */
+    /* Whether what multiply-adds read in turns lies in registers beside one another (lir_pair.c).
+     * Measured on an H200 alone. */
     bool pairs_operands;
     /* Whether a loop that leaves out part of its body only at its end becomes two (lir_split.c). */
     bool splits_at_ends;
@@ -308,7 +332,8 @@ extern const uint32_t tilec_target_count;
 const Target *target_find(const char *name);
 /* What to take in place of a name that is no target's. */
 const char *target_hint(Arena *arena, const char *name);
-/* The instructions of `target` with the chip facts of `chip` (-mtune); NULL: that chip does not run them. */
+/* The instructions of `target` with the chip facts of `chip` (-mtune); NULL: that chip does not run
+ * them. */
 const Target *target_tuned(Arena *arena, const Target *target, const Target *chip);
 /* What launch expressions are told of the chip. */
 Device target_device(const Target *target);
@@ -326,16 +351,17 @@ const MmaForm *target_scaled_mma(const Target *target, Issuer issuer, DType a, D
 const MmaForm *target_mma_named(const Target *target, const char *mnemonic);
 /* The one that a thread issues for two blocks; NULL when the target has none. */
 const MmaForm *target_pair_mma(const Target *target, DType a, DType b);
-/* Bytes a clock that an SM sends to another one of its cluster, and that it adds to memory while all SMs do; clocks until what was
- * sent is there: by the target's clock. */
+/* Bytes a clock that an SM sends to another one of its cluster, and that it adds to memory while
+ * all SMs do; clocks until what was sent is there: by the target's clock. */
 typedef struct PairRates {
     double sent, added, latency;
 } PairRates;
 PairRates target_pair_rates(const Target *target);
-/* Registers of a thread when a block with `consumers` consumers starts, before setmaxnreg: ptxas allots no
- * more than these to any instruction. */
+/* Registers of a thread when a block with `consumers` consumers starts, before setmaxnreg: ptxas
+ * allots no more than these to any instruction. */
 int32_t target_entry_registers(const Target *target, uint32_t consumers);
-/* Whether they hold the result of a product with so many columns, where an SM has so many blocks. */
+/* Whether they hold the result of a product with so many columns, where an SM has so many
+ * blocks. */
 bool target_holds_result(const Target *target, uint32_t consumers, uint32_t blocks, int32_t columns);
 /* Blocks of an SM whose roles take `registers` each: at least one. */
 uint32_t target_blocks(const Target *target, uint32_t registers);
@@ -347,7 +373,8 @@ int32_t target_tile_limit(const Target *target, uint32_t blocks);
 const CopyForm *target_copy(const Target *target, CopyKind kind);
 /* Whether it has products that `issuer` issues, of any type. */
 bool target_has_mma(const Target *target, Issuer issuer);
-/* Who issues the products of a consumer: a thread for it, the warp group, or each of its four warps. */
+/* Who issues the products of a consumer: a thread for it, the warp group, or each of its four
+ * warps. */
 Issuer target_issuer(const Target *target);
 /* The MMA form that a consumer uses for operands of two types; NULL when its issuer has none. */
 const MmaForm *target_role_mma(const Target *target, DType a, DType b);

@@ -50,8 +50,8 @@ typedef enum TilecEmit {
     TILEC_EMIT_AST,    /* the parsed program, printed in the language */
     TILEC_EMIT_TIR,    /* tile IR before any pass */
     TILEC_EMIT_LIR,    /* lane IR */
-    /* the source text, formatted in the style of the examples, with its comments; only the syntax is
-       checked, and no module is imported */
+    /* the source text, formatted in the style of the examples, with its comments; only the syntax
+       is checked, and no module is imported */
     TILEC_EMIT_FORMATTED
 } TilecEmit;
 
@@ -66,8 +66,8 @@ typedef struct TilecAllocator {
     void *user;
 } TilecAllocator;
 
-/* Finds the module `name` of `use name;`: its text, and its path for messages.  Both must live until
- * tilec_compile returns.  False: not found; the built-in library is searched next. */
+/* Finds the module `name` of `use name;`: its text, and its path for messages.  Both must live
+ * until tilec_compile returns.  False: not found; the built-in library is searched next. */
 typedef bool (*TilecImport)(void *user, const char *name, const char **path, const char **text,
                             size_t *n);
 
@@ -83,8 +83,8 @@ typedef struct TilecCubin {
 } TilecCubin;
 
 typedef struct TilecOptions {
-    /* "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", also "sm_90a" ..; for a header also
-       several, "sm_80,sm_90": it takes the one that is nearest to the GPU */
+    /* "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", also "sm_90a" ..; for a
+       header also several, "sm_80,sm_90": it takes the one that is nearest to the GPU */
     const char *arch;
     const char *tune; /* -mtune: the target whose chip the code is tuned for; NULL: `arch` */
     TilecEmit emit;
@@ -106,8 +106,8 @@ typedef struct TilecOptions {
     const char *dump_ir;             /* NULL: no; "": after every pass; "a,b": after these */
     bool schedule, schedule_picture; /* fill these texts of the result */
     bool page;                       /* fill `page` of the result; implies line_info */
-    /* "a,b": run these passes only and print tile IR (TILEC_EMIT_TIR), or continue after the last of
-       them to `emit` */
+    /* "a,b": run these passes only and print tile IR (TILEC_EMIT_TIR), or continue after the last
+       of them to `emit` */
     const char *run_pass;
     const char *header_name;         /* prefix in TILEC_EMIT_HEADER; NULL: from the path */
     bool header_with_ptx;            /* TILEC_EMIT_HEADER: the PTX is in it */
@@ -157,8 +157,8 @@ typedef struct TilecResult {
 /* sm_80, -O3, PTX. */
 TILEC_API TilecOptions tilec_default_options(void);
 
-/* Compiles `n` bytes of text.  `path` is used in messages; if it ends in ".tir", the text is tile IR.
- * Always fills `result`, which must be freed whatever the status. */
+/* Compiles `n` bytes of text.  `path` is used in messages; if it ends in ".tir", the text is tile
+ * IR. Always fills `result`, which must be freed whatever the status. */
 TILEC_API TilecStatus tilec_compile(const TilecOptions *options, const char *path, const char *text,
                                     size_t n, TilecResult *result);
 TILEC_API void tilec_result_free(TilecResult *result);
@@ -198,9 +198,11 @@ typedef struct TilecRun {
     uint64_t work_limit; /* elements to compute, about; 0: some minutes' worth */
     void (*print)(void *user, const char *text, size_t n); /* output of `print`; NULL: dropped */
     void *print_user;
-    /* `inputs` may have tensors that are only written: elements that no program writes stay what they are */
+    /* `inputs` may have tensors that are only written: elements that no program writes stay what
+     * they are */
     bool keeps;
-    /* the target as whose tensor cores products are summed, to the bit ("sm_90"); NULL: in double.  Not with tolerances */
+    /* the target as whose tensor cores products are summed, to the bit ("sm_90"); NULL: in double.
+     * Not with tolerances */
     const char *sums;
 } TilecRun;
 
@@ -211,19 +213,20 @@ typedef struct TilecRunResult {
     void *storage;             /* ours */
 } TilecRunResult;
 
-/* Interprets the kernels of a program, one after the other.  This is what they mean, whatever the compiler does
- * with them.  Uses the options defines, kernel, import and allocator.  Always fills `result`, which must be
- * freed whatever the status. */
+/* Interprets the kernels of a program, one after the other.  This is what they mean, whatever the
+ * compiler does with them.  Uses the options defines, kernel, import and allocator.  Always fills
+ * `result`, which must be freed whatever the status. */
 TILEC_API TilecStatus tilec_run(const TilecOptions *options, const TilecRun *run, const char *path,
                                 const char *text, size_t n, TilecRunResult *result);
 TILEC_API void tilec_run_free(TilecRunResult *result);
 
 /* The options of `tilec search`, besides those of a compilation. */
 typedef enum TilecOrder {
-    /* all divisions among warp groups, whether or not tilec has code for them, by bytes through the port of shared memory for
-       each element */
+    /* all divisions among warp groups, whether or not tilec has code for them, by bytes through the
+       port of shared memory for each element */
     TILEC_BY_TRAFFIC,
-    /* plans that tilec builds, by the time that is predicted for them; a line of JSON has the options that compile this plan */
+    /* plans that tilec builds, by the time that is predicted for them; a line of JSON has the
+     * options that compile this plan */
     TILEC_BY_TIME
 } TilecOrder;
 
@@ -243,10 +246,11 @@ typedef struct TilecSearch {
     TilecOrder order;
     bool json;     /* a line of JSON for each plan, not a table */
     bool clusters; /* by time: also plans whose blocks run in pairs */
-    /* by time: sizes that nobody says are halved, the largest first, until the quickest plan takes no longer; 0: are not */
+    /* by time: sizes that nobody says are halved, the largest first, until the quickest plan takes
+     * no longer; 0: are not */
     double most_microseconds;
-    /* also draw the plans, with times of the tuning database: the result's schedule_picture, SVG; not
-       of divisions (TILEC_BY_TRAFFIC) */
+    /* also draw the plans, with times of the tuning database: the result's schedule_picture, SVG;
+       not of divisions (TILEC_BY_TRAFFIC) */
     bool picture;
 } TilecSearch;
 

@@ -114,7 +114,9 @@ typedef enum StmtKind {
     STMT_VAR,     /* var names = a */
     STMT_ASSIGN,  /* b op= a, or b = a with OP_NONE */
     STMT_STORE,   /* store text[index] = a */
-    STMT_ATOMIC, /* atomic_add text[index] += a, or atomic_max text[index] = a; let names[0] = that, or no names */
+    /* atomic_add text[index] += a, or atomic_max text[index] = a; let names[0] = that, or no
+     * names */
+    STMT_ATOMIC,
     STMT_EXPR,   /* a */
     STMT_FOR,    /* for names[0] in a while b (may be NULL) body */
     STMT_IF,     /* if a body else otherwise */

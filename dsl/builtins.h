@@ -1,4 +1,5 @@
-/* builtins.h - the built-in functions: their names and arguments (builtins.def), not what they mean. */
+/* builtins.h - the built-in functions: their names and arguments (builtins.def), not what they
+ * mean. */
 #ifndef TILEC_DSL_BUILTINS_H
 #define TILEC_DSL_BUILTINS_H
 

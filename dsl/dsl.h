@@ -16,14 +16,16 @@ typedef struct DslLoader {
  * be parsed; diag->errors tells whether it is whole. */
 Ast *dsl_parse(Arena *arena, Diag *diag, const SourceFile *file, const DslLoader *loader);
 
-/* The function of the program that a call names; NULL: none.  `builtin`: there is a built-in function of that name.  A
- * program's own function counts more, but in the library that is part of the compiler. */
+/* The function of the program that a call names; NULL: none.  `builtin`: there is a built-in
+ * function of that name.  A program's own function counts more, but in the library that is part of
+ * the compiler. */
 const Function *dsl_called(const Ast *ast, const Expr *call, bool builtin);
 
 /* Argument `at` of those of a call that have no name: there are as many. */
 const Expr *dsl_argument(const Expr *call, uint32_t at);
 
-/* The name that a function gives to part `k` of the tuple of `n` that it returns, as its last statement says; NULL: none. */
+/* The name that a function gives to part `k` of the tuple of `n` that it returns, as its last
+ * statement says; NULL: none. */
 const char *dsl_returned_name(const Function *function, uint32_t k, uint32_t n);
 
 /* Whether a file is of that library. */

@@ -1,12 +1,14 @@
 /* format.c - lays a file out in the style of the examples.
  *
- * Works on tokens, so that comments have their places and nothing is lost.  The author's ends of lines inside a
- * statement stay; each statement begins a line, but for blocks that are written on one line.  Blanks follow from the
- * tokens, except where neighbouring lines are aligned in columns: that is kept, with as few blanks as it needs.
+ * Works on tokens, so that comments have their places and nothing is lost.  The author's ends of
+ * lines inside a statement stay; each statement begins a line, but for blocks that are written on
+ * one line.  Blanks follow from the tokens, except where neighbouring lines are aligned in columns:
+ * that is kept, with as few blanks as it needs.
  *
- * Three steps: mark (what a token is for: a sign before its operand, a bracket of a call, ..), break (which tokens
- * begin a line), place (columns).  Columns of aligned tokens depend on each other, so places are found again until
- * nothing moves; and the whole is done again until nothing changes, so that what comes out stays as it is.
+ * Three steps: mark (what a token is for: a sign before its operand, a bracket of a call, ..),
+ * break (which tokens begin a line), place (columns).  Columns of aligned tokens depend on each
+ * other, so places are found again until nothing moves; and the whole is done again until nothing
+ * changes, so that what comes out stays as it is.
  */
 #include "dsl/format.h"
 
@@ -323,8 +325,8 @@ group_of(const Format *f, int32_t at)
     return at;
 }
 
-/* In the nearest line of its paragraph, above or below (`step` -1 or 1), that has one: the token that begins in the
- * column of token `at`.  NOWHERE: none. */
+/* In the nearest line of its paragraph, above or below (`step` -1 or 1), that has one: the token
+ * that begins in the column of token `at`.  NOWHERE: none. */
 static int32_t
 seen_beside(const Format *f, int32_t at, int32_t step)
 {

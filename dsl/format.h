@@ -4,8 +4,9 @@
 
 #include "compiler/base/diag.h"
 
-/* Adds the file, laid out anew, to `out`.  It must have parsed without errors.  Tokens and comments stay what they are
- * and where they are; false when they would not, which is a fault of the formatter. */
+/* Adds the file, laid out anew, to `out`.  It must have parsed without errors.  Tokens and comments
+ * stay what they are and where they are; false when they would not, which is a fault of the
+ * formatter. */
 bool dsl_format(Arena *arena, const SourceFile *file, Buf *out);
 
 #endif

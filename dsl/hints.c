@@ -268,7 +268,8 @@ is_word_before(const Parser *parser, Span place, const char *word)
            (at == n || (!isalnum((unsigned char)text[at - n - 1]) && text[at - n - 1] != '_'));
 }
 
-/* What is said of the function whose arguments a place is among, as with `reshape(x, [`; NULL: nothing. */
+/* What is said of the function whose arguments a place is among, as with `reshape(x, [`; NULL:
+ * nothing. */
 static const char *
 call_hint(const Parser *parser, Span place)
 {
@@ -288,7 +289,8 @@ call_hint(const Parser *parser, Span place)
     return word_hint(arena_strndup(parser->arena, text + at, end - at));
 }
 
-/* What is said of a name that is nearly the word of a statement or an operator, as in `laod X[i]`; NULL: nothing. */
+/* What is said of a name that is nearly the word of a statement or an operator, as in `laod X[i]`;
+ * NULL: nothing. */
 static const char *
 near_word(const Parser *parser, const Name *name)
 {
@@ -300,7 +302,8 @@ near_word(const Parser *parser, const Name *name)
     return NULL;
 }
 
-/* Where what ends the line before is missing: behind that, if the token found stands on a later line. */
+/* Where what ends the line before is missing: behind that, if the token found stands on a later
+ * line. */
 static Span
 place_missing(const Parser *parser, Span found)
 {
@@ -331,7 +334,8 @@ line_begins(const Parser *parser, uint32_t at, const char *word)
            text[at + n] != '_';
 }
 
-/* What is said of the head of a kernel or a function, `kernel k(X, Y)`; NULL: nothing, or it is not there. */
+/* What is said of the head of a kernel or a function, `kernel k(X, Y)`; NULL: nothing, or it is not
+ * there. */
 static const char *
 head_hint(const Parser *parser, Span place)
 {
@@ -539,7 +543,8 @@ is_module_inside(const Parser *parser, Span place)
            parser->file->text[place.lo - parser->file->base - 1] != '\n';
 }
 
-/* The `{`, `(` or `[` that most likely lacks its other half where the parser is stuck; nowhere: none does. */
+/* The `{`, `(` or `[` that most likely lacks its other half where the parser is stuck; nowhere:
+ * none does. */
 static Span
 left_open(const Parser *parser, Span place, const SyntaxContext *context)
 {

@@ -19,8 +19,9 @@ typedef struct SyntaxContext {
 
 /* Whether something was wrong on the line of a place: what follows there may be so by that. */
 bool is_same_line(const Parser *parser, Span place);
-/* Reports a syntax error: `text`, what was expected, and what was found; with a note on words of other languages, slices and methods.  What is missing at the end of a
- * line is missing there, and not where the next one begins. */
+/* Reports a syntax error: `text`, what was expected, and what was found; with a note on words of
+ * other languages, slices and methods.  What is missing at the end of a line is missing there, and
+ * not where the next one begins. */
 void report_syntax(Parser *parser, Span place, Buf *text, const SyntaxContext *context);
 
 #endif

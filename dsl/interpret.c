@@ -237,7 +237,8 @@ shape_text(const Run *run, const InterpretArray *array)
     return out.at;
 }
 
-/* Where the tensor's type is a parameter of the kernel: how to say that it is what the array holds. */
+/* Where the tensor's type is a parameter of the kernel: how to say that it is what the array
+ * holds. */
 static const char *
 type_hint(const Run *run, const RunTensor *tensor, const Param *param)
 {
@@ -311,7 +312,8 @@ set_shape(Run *run, RunTensor *tensor, Span span, const int64_t *shape)
     return true;
 }
 
-/* Shapes of the tensors of the kernel that runs; those that nothing tells wait for the last round. */
+/* Shapes of the tensors of the kernel that runs; those that nothing tells wait for the last
+ * round. */
 static bool
 shape_tensors(Session *s, int round)
 {

@@ -1,9 +1,9 @@
 /* interpret.h - runs a program by walking its tree, as docs/language.md defines it.
  *
  * The reference: it decides what a program means, and shares nothing with tile IR, passes, layouts
- * and targets.  Tiles are whole arrays of doubles, padding is an absent element, and the programs of
- * a grid run one after the other.  The tree must have passed the checks of the front end (ast_to_tir)
- * with the same definitions: what those refuse is not looked for again here.
+ * and targets.  Tiles are whole arrays of doubles, padding is an absent element, and the programs
+ * of a grid run one after the other.  The tree must have passed the checks of the front end
+ * (ast_to_tir) with the same definitions: what those refuse is not looked for again here.
  */
 #ifndef TILEC_DSL_INTERPRET_H
 #define TILEC_DSL_INTERPRET_H
@@ -34,15 +34,17 @@ typedef enum InterpretNan {
     INTERPRET_NAN_ERROR
 } InterpretNan;
 
-/* How a chip's tensor cores sum up products: of `bytes` of each operand's rows at a time, with what was summed before, to
- * `bits` below the largest exponent; of 8-bit floats to `narrow_bits`, as is the result, and sums of `part` elements of the
- * inner dimension are added to others in f32, but for fast=true. */
+/* How a chip's tensor cores sum up products: of `bytes` of each operand's rows at a time, with what
+ * was summed before, to `bits` below the largest exponent; of 8-bit floats to `narrow_bits`, as is
+ * the result, and sums of `part` elements of the inner dimension are added to others in f32, but
+ * for fast=true. */
 typedef struct InterpretSums {
     uint32_t bytes, part;
     int bits, narrow_bits;
 } InterpretSums;
 
-/* What the programs hold of memory; the caller's, since a jump out of memory ends the run anywhere. */
+/* What the programs hold of memory; the caller's, since a jump out of memory ends the run
+ * anywhere. */
 typedef struct InterpretHeap {
     void *objects;
     size_t live_bytes, collect_at;
@@ -63,8 +65,9 @@ typedef struct Interpret {
     size_t n_inputs;
     const char *const *outputs; /* names of the tensors wanted */
     size_t n_outputs;
-    const InterpretSums *sums; /* NULL: products are summed in double, and bounds are for every chip */
-    bool tolerance;            /* bound what rounding may change */
+    /* NULL: products are summed in double, and bounds are for every chip */
+    const InterpretSums *sums;
+    bool tolerance; /* bound what rounding may change */
     bool keeps; /* inputs may be of tensors that are only written: what no program writes stays */
     uint64_t seed;       /* the order of programs; 0: that of the grid */
     InterpretNan nan;    /* what a NaN that an operation makes is */

@@ -26,7 +26,8 @@ typedef struct Meaning {
     RunValue (*run)(const Call *call);
 } Meaning;
 
-/* What the compiled program computes of it must be i32: how many steps there are, and the indices of each range. */
+/* What the compiled program computes of it must be i32: how many steps there are, and the indices
+ * of each range. */
 static RunValue
 steps_value(const Call *call, Num lo, Num hi, int64_t step, int32_t tile)
 {
@@ -89,8 +90,8 @@ call_iota(const Call *call)
     return (RunValue){.kind = RUN_RANGE, .range = range};
 }
 
-/* Ranges whose indices one dimension runs over, the last the fastest; a position is padding where one
- * of them has padding. */
+/* Ranges whose indices one dimension runs over, the last the fastest; a position is padding where
+ * one of them has padding. */
 static RunValue
 call_pack(const Call *call)
 {
@@ -278,7 +279,8 @@ scales_have_no_sign(const Call *call, RunTile *scales)
     return true;
 }
 
-/* A side of a product and its scales, each repeated for a block of the inner dimension `axis`, in bf16. */
+/* A side of a product and its scales, each repeated for a block of the inner dimension `axis`, in
+ * bf16. */
 static RunValue
 scaled_side(const Call *call, RunValue x, const RunValue *scale, uint32_t axis)
 {
@@ -504,7 +506,8 @@ bind_argument(Run *run, const Function *function, uint32_t at, const Expr *call,
     return true;
 }
 
-/* What a function returns, run in its frame, where the arguments are; `mark`: the temporaries in front of them. */
+/* What a function returns, run in its frame, where the arguments are; `mark`: the temporaries in
+ * front of them. */
 static RunValue
 run_body(Run *run, RunFrame *frame, uint32_t mark)
 {

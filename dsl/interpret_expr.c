@@ -1,4 +1,5 @@
-/* interpret_expr.c - expressions: names, fields, places, subscripts of tiles, tiles of one value. */
+/* interpret_expr.c - expressions: names, fields, places, subscripts of tiles, tiles of one
+ * value. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

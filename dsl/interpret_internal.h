@@ -4,13 +4,13 @@
  * scalar is a tile of rank 0.  Elements of every type are doubles, each with a bound of its error
  * (interpret_number.h).
  *
- * Padding.  Along each of its dimensions a tile has a list of Pads: the ranges that went into it, by
- * the depth of their loops (0: the grid), each with the positions that are padding.  The dimensions of a
- * folded axis have one together.
+ * Padding.  Along each of its dimensions a tile has a list of Pads: the ranges that went into it,
+ * by the depth of their loops (0: the grid), each with the positions that are padding.  The
+ * dimensions of a folded axis have one together.
  *
  * Memory.  What programs compute are objects of a heap; at the begin of a statement, when enough is
- * allocated, those that no name and no expression under way holds are freed.  So C code that holds a
- * value while it evaluates another pushes it on `temps`.
+ * allocated, those that no name and no expression under way holds are freed.  So C code that holds
+ * a value while it evaluates another pushes it on `temps`.
  */
 #ifndef TILEC_DSL_INTERPRET_INTERNAL_H
 #define TILEC_DSL_INTERPRET_INTERNAL_H
@@ -85,8 +85,8 @@ typedef struct Pad {
     uint32_t depth;
     int32_t n;
     bool some; /* any is */
-    /* of a folded axis: further dimensions of the tile that positions are counted over, the last the fastest, from the one
-     * on that has the pad; dimensions of one element are left out */
+    /* of a folded axis: further dimensions of the tile that positions are counted over, the last
+     * the fastest, from the one on that has the pad; dimensions of one element are left out */
     uint32_t more;
     int8_t at[RUN_TILE_RANK - 1];
     uint8_t mask[]; /* n */
@@ -322,10 +322,12 @@ RunValue tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
 /* .. for each element of a first dimension. */
 RunValue tile_products(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc);
 RunTile *tile_transpose(Run *run, RunTile *x);
-/* (interpret_fold.c)  An axis as two, of which the inner one has `inner` elements; an axis and the one behind it as one. */
+/* (interpret_fold.c)  An axis as two, of which the inner one has `inner` elements; an axis and the
+ * one behind it as one. */
 RunValue tile_fold(Run *run, Span span, RunTile *x, uint32_t axis, int32_t inner);
 RunValue tile_unfold(Run *run, Span span, RunTile *x, uint32_t axis);
-/* Gives `out` the pads of `x`, whose dimension d it has as to[d]; -1: not at all, and no padding along it. */
+/* Gives `out` the pads of `x`, whose dimension d it has as to[d]; -1: not at all, and no padding
+ * along it. */
 void tile_move_pads(Run *run, RunTile *out, const RunTile *x, const int32_t *to);
 /* What a variable becomes that held `old` and was declared under `depth` loops. */
 RunTile *tile_assign(Run *run, RunTile *old, RunTile *now, uint32_t depth);
@@ -372,8 +374,8 @@ RunValue tile_top(Run *run, Span span, RunTile *x, int32_t axis, int32_t count);
 /* ---- interpret_expr.c ---- */
 
 RunValue run_eval(Run *run, const Expr *expr);
-/* Says whether an operand of what is computed now is such that a branch by rows has changed: what is rounded to 16 bits then
- * may differ. */
+/* Says whether an operand of what is computed now is such that a branch by rows has changed: what
+ * is rounded to 16 bits then may differ. */
 void run_see_rows(Run *run, bool sees);
 bool run_eval_int(Run *run, const Expr *expr, int64_t *out);
 RunBinding *run_find(Run *run, const char *name);
@@ -401,7 +403,8 @@ double sums_element(const Run *run, const RunTile *a, const RunTile *b, uint32_t
 
 /* ---- interpret_scan.c ---- */
 
-/* Tuples of elements along an axis, combined by a function: each with those before it, or behind it; all of them to one. */
+/* Tuples of elements along an axis, combined by a function: each with those before it, or behind
+ * it; all of them to one. */
 RunValue run_by_function(Run *run, Span span, const Function *function, RunValue value,
                          const RunValue *named_axis, bool back, bool total);
 

@@ -155,7 +155,8 @@ typedef struct Access {
     uint32_t pack_axis;
     bool places;          /* some subscript is a tile of places */
     bool may_leave, left; /* scalar subscripts may leave the tensor, and some do */
-    /* a tile of places that has all dimensions of the tile, of dimension `along` of the tensor; NULL: there is none */
+    /* a tile of places that has all dimensions of the tile, of dimension `along` of the tensor;
+     * NULL: there is none */
     const RunTile *elements;
     uint32_t along;
 } Access;
@@ -204,7 +205,8 @@ run_along(Run *run, Access *access, uint32_t axis, uint32_t d, const RunRange *r
         access->pads[axis] = pads_join(run, access->pads[axis], range->pads);
 }
 
-/* Positions of the tile have places of their own in dimension d: those of a list make a dimension. */
+/* Positions of the tile have places of their own in dimension d: those of a list make a
+ * dimension. */
 static void
 add_places(Run *run, Access *access, uint32_t d, Span span, RunTile *places)
 {
@@ -359,7 +361,8 @@ add_toucher(uint32_t *who, uint32_t me)
     *who = *who == 0 || *who == me ? me : TOUCHED_MANY;
 }
 
-/* False: another program touched it too, and one of the two stores, or they are atomic in different ways. */
+/* False: another program touched it too, and one of the two stores, or they are atomic in different
+ * ways. */
 static bool
 touch(Run *run, Span span, RunTensor *tensor, int64_t at, Touch how)
 {
@@ -461,7 +464,8 @@ write_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
     return touch(run, span, tensor, at, TOUCH_WRITE);
 }
 
-/* Of an addition to memory: those before it, which may come behind it, are as large as the sum is by now. */
+/* Of an addition to memory: those before it, which may come behind it, are as large as the sum is
+ * by now. */
 static double
 additions_error(const RunTensor *tensor, int64_t at, Num old, Num sum)
 {
@@ -482,8 +486,8 @@ adds_exactly(const Run *run, DType type, Num old, Num x, Num sum)
            sum.grain >= ldexp(1, exponent - dtype_digits(type));
 }
 
-/* The same of a sum that each addition rounds, here and there in another order: what k of them leave out is at most k halves
- * of a unit of all that is added, and of what they leave out. */
+/* The same of a sum that each addition rounds, here and there in another order: what k of them
+ * leave out is at most k halves of a unit of all that is added, and of what they leave out. */
 static Num
 sum_of_narrow(const Run *run, const RunTensor *tensor, int64_t at, Num old, Num x, Num sum)
 {
@@ -531,7 +535,8 @@ add_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
     return true;
 }
 
-/* The greater of what is there and x, or the less; a NaN changes nothing, and what becomes of one is not said. */
+/* The greater of what is there and x, or the less; a NaN changes nothing, and what becomes of one
+ * is not said. */
 static bool
 raise_element(Run *run, Span span, RunTensor *tensor, int64_t at, Atomic how, Num x)
 {
@@ -611,7 +616,8 @@ covers_bytes(Run *run, const Stmt *stmt, const Access *access, const RunTile *wr
     return false;
 }
 
-/* What was there before an atomic statement, under the name that asks for it; 0 outside of the tensor. */
+/* What was there before an atomic statement, under the name that asks for it; 0 outside of the
+ * tensor. */
 static void
 declare_old(Run *run, const Stmt *stmt, const Access *access)
 {

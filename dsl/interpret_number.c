@@ -1,10 +1,11 @@
 /* interpret_number.c - see interpret_number.h.
  *
- * Bounds.  U is half a unit in the last place of an f32, relative: what one rounding may change.  What is rounded once
- * is off by what its operands make of it, and by nothing where all they could be is rounded to the same.  Sums that
- * a reduction is a part of, and all of loops in any order, are charged for the size of their terms, not of the result,
- * so that the bound holds for every order.  Functions are charged what docs/language.md says of the hardware's fast
- * forms.  An f32 below 2^-126 may be taken as zero at any time.
+ * Bounds.  U is half a unit in the last place of an f32, relative: what one rounding may change.
+ * What is rounded once is off by what its operands make of it, and by nothing where all they could
+ * be is rounded to the same.  Sums that a reduction is a part of, and all of loops in any order,
+ * are charged for the size of their terms, not of the result, so that the bound holds for every
+ * order.  Functions are charged what docs/language.md says of the hardware's fast forms.  An f32
+ * below 2^-126 may be taken as zero at any time.
  */
 #include "dsl/interpret_number.h"
 
@@ -120,9 +121,10 @@ half_place(DType type, double size)
     return size == 0 ? 0 : fmax(ldexp(size, -dtype_digits(type)), ldexp(1, dtype_least(type) - 1));
 }
 
-/* How far a value that is rounded to 16 or 8 bits, `out`, may be from what it is where all values are another multiple of
- * theirs: the rounding here and the one there, which is half a unit of the smaller values in their power of two.  In a scan
- * what is rounded there are sums of other terms. */
+/* How far a value that is rounded to 16 or 8 bits, `out`, may be from what it is where all values
+ * are another multiple of theirs: the rounding here and the one there, which is half a unit of the
+ * smaller values in their power of two.  In a scan what is rounded there are sums of other
+ * terms. */
 static double
 rounded_elsewhere(DType type, Num x, double out)
 {
@@ -133,7 +135,8 @@ rounded_elsewhere(DType type, Num x, double out)
     return fabs(out - x.value) + half_place(type, x.earlier ? x.size : fabs(x.value));
 }
 
-/* A value of a type that is narrower than f32; `before`: what the terms of a sum are off for being rounded earlier. */
+/* A value of a type that is narrower than f32; `before`: what the terms of a sum are off for being
+ * rounded earlier. */
 static Num
 narrowed(Rounding rounding, DType type, Num x, double before)
 {
@@ -151,7 +154,8 @@ narrowed(Rounding rounding, DType type, Num x, double before)
     if (x.earlier) { /* what is infinite in one order may be none in another */
         double off = x.error + before + half_place(type, x.size);
         if (isfinite(
-                out.error)) /* there other sums are rounded to what this one is close to, or are not */
+                /* there other sums are rounded to what this one is close to, or are not */
+                out.error))
             out.error = fmax(out.error, off + fabs(out.value - x.value));
         if (isinf(round_to(type, x.size + off)) && !isinf(round_to(type, fabs(x.value) - off)))
             out.error = INFINITY;
@@ -244,7 +248,8 @@ divide(Rounding rounding, Num a, Num b)
     return finish(rounding, value, error, times(a.size, 1 / nearest), 4);
 }
 
-/* Of what the additions of exact sums are off by, that of a result: all where it is not exact, else nothing yet. */
+/* Of what the additions of exact sums are off by, that of a result: all where it is not exact, else
+ * nothing yet. */
 static double
 due(bool exact, double deferred)
 {
@@ -293,7 +298,8 @@ fused_error(Num product, Num other)
     return product.fused > 0 && fabs(other.value) + other.error >= product.fused ? INFINITY : 0;
 }
 
-/* Where what came before in a scan meets what is new: how far the new terms are off by then, in another order. */
+/* Where what came before in a scan meets what is new: how far the new terms are off by then, in
+ * another order. */
 static double
 rounded_before(Rounding rounding, DType type, Num a, Num b)
 {
@@ -303,7 +309,8 @@ rounded_before(Rounding rounding, DType type, Num a, Num b)
     return rounding.before == 0 ? 0 : rounding.before * half_place(type, size);
 }
 
-/* Of what a result in a scan's function is made: a sum with new terms is what came before from there on. */
+/* Of what a result in a scan's function is made: a sum with new terms is what came before from
+ * there on. */
 static void
 keep_origin(Num *out, bool sum, Num a, Num b)
 {
@@ -313,7 +320,8 @@ keep_origin(Num *out, bool sum, Num a, Num b)
     out->later = !met && (a.later || b.later);
 }
 
-/* What an exact sum would be off by if it were rounded: its terms may meet others first, whose sums with them are. */
+/* What an exact sum would be off by if it were rounded: its terms may meet others first, whose sums
+ * with them are. */
 static double
 elsewhere(Rounding rounding, double size, double before)
 {
@@ -344,7 +352,8 @@ float_binary(Rounding rounding, Op op, Num a, Num b, double before)
     grain = fmin(num_grain(a), num_grain(b));
     exact = a.error == 0 && b.error == 0 && num_is_exact(grain, size);
     double fused = a.product && b.product ? 0 : fused_error(a, b) + fused_error(b, a);
-    if (any_order) { /* an infinite sum may be finite in another order, and others that it is a part of */
+    /* an infinite sum may be finite in another order, and others that it is a part of */
+    if (any_order) {
         bool passed = isinf(a.fused) || isinf(b.fused);
         double deferred = a.deferred + b.deferred;
         double error = a.error + b.error + fused + (exact ? 0 : before) + due(exact, deferred);

@@ -1,8 +1,8 @@
 /* interpret_number.h - arithmetic on single elements, with a bound of what rounding may change.
  *
- * Sums, differences and products are rounded as the type says, reductions and functions of f32 are left in double
- * precision; i32 is exact.  With Rounding.bounds every element also says how far a kernel that is compiled, in f32,
- * may be from it.
+ * Sums, differences and products are rounded as the type says, reductions and functions of f32 are
+ * left in double precision; i32 is exact.  With Rounding.bounds every element also says how far a
+ * kernel that is compiled, in f32, may be from it.
  */
 #ifndef TILEC_DSL_INTERPRET_NUMBER_H
 #define TILEC_DSL_INTERPRET_NUMBER_H
@@ -13,27 +13,30 @@
 #include "compiler/base/dtype.h"
 #include "dsl/ast.h"
 
-/* An element.  `error`: how far the compiled value may be from `value`; INFINITY: no bound is known;
- * of a bool, 1: it may be the other one; of a NaN, 0: it is one for sure.  `size`: of a sum, the sum of its terms' sizes, since the
- * terms may be added in another order; else the size of the value.  `grain`: of a sum that is exact in
- * every order, a power of two that all of its terms are multiples of (the sum may be one of a larger power,
- * but not what the terms make in another order); 0: the value is no sum.
- * `fused`: of a product, how far `value` is from it, since a sum may be made of what is not rounded, and of an infinite one
- * how far it is beyond the largest; infinite: a sum in another order may be finite; `product`: the value is
- * such a rounded product, or was chosen among such: a sum of two is no multiply-add.  `summed`: a reduction is a part of
- * the sum, and the whole may be added in any order; `deferred`: what the additions of an exact sum are off by
- * where its terms are added to what is not exact.  In a function that combines elements: `earlier`: what came before is a
- * part of it, as a term or a factor, `later`: the element that is new is. */
+/* An element.  `error`: how far the compiled value may be from `value`; INFINITY: no bound is
+ * known; of a bool, 1: it may be the other one; of a NaN, 0: it is one for sure.  `size`: of a sum,
+ * the sum of its terms' sizes, since the terms may be added in another order; else the size of the
+ * value.  `grain`: of a sum that is exact in every order, a power of two that all of its terms are
+ * multiples of (the sum may be one of a larger power, but not what the terms make in another
+ * order); 0: the value is no sum. `fused`: of a product, how far `value` is from it, since a sum
+ * may be made of what is not rounded, and of an infinite one how far it is beyond the largest;
+ * infinite: a sum in another order may be finite; `product`: the value is such a rounded product,
+ * or was chosen among such: a sum of two is no multiply-add.  `summed`: a reduction is a part of
+ * the sum, and the whole may be added in any order; `deferred`: what the additions of an exact sum
+ * are off by where its terms are added to what is not exact.  In a function that combines elements:
+ * `earlier`: what came before is a part of it, as a term or a factor, `later`: the element that is
+ * new is. */
 typedef struct Num {
     double value, error, size, grain, fused, deferred;
     bool product, summed, earlier, later;
 } Num;
 
 typedef struct Rounding {
-    bool bounds;     /* errors and sizes are wanted; else they are 0 */
-    bool loose;      /* 16-bit values may be rounded from other ones than here */
-    bool any_order;  /* sums may be made in another order */
-    uint32_t before; /* how often what is new to a sum may have been rounded, with terms before it */
+    bool bounds;    /* errors and sizes are wanted; else they are 0 */
+    bool loose;     /* 16-bit values may be rounded from other ones than here */
+    bool any_order; /* sums may be made in another order */
+    /* how often what is new to a sum may have been rounded, with terms before it */
+    uint32_t before;
 } Rounding;
 
 /* What went wrong in an operation; the first that is found. */
@@ -88,9 +91,11 @@ double round_to(DType type, double value);
 Num num_rounded(Rounding rounding, DType type, Num x);
 /* x as type `from` converted to `to`. */
 Num num_cast(Rounding rounding, DType from, DType to, Num x, NumFault *fault);
-/* + - * / % & | ^ << >> and comparisons, on two elements of one type; OP_OR and OP_AND as | and &. */
+/* + - * / % & | ^ << >> and comparisons, on two elements of one type; OP_OR and OP_AND as | and
+ *   &. */
 Num num_binary(Rounding rounding, DType type, Op op, Num a, Num b, NumFault *fault);
-/* The same element on both sides: what it is compared with is itself, whatever it was rounded to. */
+/* The same element on both sides: what it is compared with is itself, whatever it was rounded
+ * to. */
 Num num_twice(Rounding rounding, DType type, Op op, Num x, NumFault *fault);
 /* a * b + c, rounded once. */
 Num num_fma(Rounding rounding, DType type, Num a, Num b, Num c, NumFault *fault);
@@ -104,7 +109,8 @@ Num num_math(Rounding rounding, DType type, Math math, Num a, NumFault *fault);
 Num num_either(Num a, Num b);
 /* The math of constants. */
 double math_value(Math math, double x);
-/* The largest power of two that x, or all terms of the sum x, are multiples of; infinite for zero. */
+/* The largest power of two that x, or all terms of the sum x, are multiples of; infinite for
+ * zero. */
 double num_grain(Num x);
 /* Whether it is no less than the last place of an f32 of this size: sums of such are exact. */
 bool num_is_exact(double grain, double size);

@@ -1,9 +1,11 @@
-/* interpret_order.c - elements of a tile in the order of their values along an axis: top and sort. */
+/* interpret_order.c - elements of a tile in the order of their values along an axis: top and
+ * sort. */
 #include <math.h>
 
 #include "dsl/interpret_internal.h"
 
-/* Of elements of one line: those before `a` in the order.  NaN is less than all numbers; equals stay as they were. */
+/* Of elements of one line: those before `a` in the order.  NaN is less than all numbers; equals
+ * stay as they were. */
 static bool
 comes_before(const Num *at, uint32_t a, uint32_t b)
 {

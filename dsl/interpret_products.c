@@ -13,9 +13,10 @@ mark_inner(const Pad *pads, uint8_t *skip)
             skip[i] |= pads->mask[i];
 }
 
-/* Of one row of the result.  Where sums are cut at the greatest product by its operands' exponents, which of subnormals are that of
- * the least normal number, also this product: of 8-bit floats, where zeros count, too, and of others where an operand is subnormal.
- * Of 8-bit floats also what partial sums are no more than, up and down. */
+/* Of one row of the result.  Where sums are cut at the greatest product by its operands' exponents,
+ * which of subnormals are that of the least normal number, also this product: of 8-bit floats,
+ * where zeros count, too, and of others where an operand is subnormal. Of 8-bit floats also what
+ * partial sums are no more than, up and down. */
 typedef struct Row {
     double *value, *error, *size, *up, *down, *most;
     double least_a, least_b; /* these numbers */
@@ -129,9 +130,9 @@ instructions(const Row *row, uint32_t inner)
     return (inner + row->step - 1) / row->step;
 }
 
-/* What tensor cores that keep 13 bits below the largest exponent may cut off a sum of multiples of `grain` to which `before`
- * belongs: in each instruction of each product, of what was summed, and of the
- * result.  What the language promises is no less. */
+/* What tensor cores that keep 13 bits below the largest exponent may cut off a sum of multiples of
+ * `grain` to which `before` belongs: in each instruction of each product, of what was summed, and
+ * of the result.  What the language promises is no less. */
 static double
 narrow_cut(const Row *row, uint32_t k, uint32_t inner, double before, double grain)
 {
@@ -149,8 +150,8 @@ narrow_cut(const Row *row, uint32_t k, uint32_t inner, double before, double gra
     return fmin(promised, (inner + 2 * instructions(row, inner)) * (unit - grain));
 }
 
-/* The same of other floats, which keep 25 bits: more than f32 has, so only where subnormals raise the exponent.  `of_all`: what the
- * products and what was summed are multiples of. */
+/* The same of other floats, which keep 25 bits: more than f32 has, so only where subnormals raise
+ * the exponent.  `of_all`: what the products and what was summed are multiples of. */
 static double
 subnormal_cut(const Row *row, uint32_t k, uint32_t inner, double of_all, double grain)
 {

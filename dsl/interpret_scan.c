@@ -1,4 +1,5 @@
-/* interpret_scan.c - scans and reductions by a function of the program, element by element in their order. */
+/* interpret_scan.c - scans and reductions by a function of the program, element by element in their
+ * order. */
 #include "dsl/dsl.h"
 #include "dsl/interpret_internal.h"
 
@@ -13,8 +14,9 @@ typedef struct Tuples {
     uint32_t n;
     const char *name[TUPLE_MOST];
     RunTile *part[TUPLE_MOST];
-    RunTile *all;              /* has the padding of all of them */
-    bool deferred[TUPLE_MOST]; /* what the elements' own additions are off by goes on with the results */
+    RunTile *all; /* has the padding of all of them */
+    /* what the elements' own additions are off by goes on with the results */
+    bool deferred[TUPLE_MOST];
 } Tuples;
 
 static bool
@@ -65,11 +67,13 @@ scalars(const Tuples *t, const Num *at)
     return out;
 }
 
-/* How often, compiled, element `n` of a line may be rounded before it meets what came before it.  There elements are combined
- * with their neighbours, and runs of them with the next ones, by the digits of their places (lower_scan.c).  An element in
- * place p of N, whose digits are d of e values each, is combined e - max(d, 1) times for each digit.  That is at most N - 1 - p
- * times, and once more for each digit that is not 0, of which there are no more than elements before it, or than digits of
- * N - 1 in binary.  Here it is combined N - p times, as it comes and with each one that follows. */
+/* How often, compiled, element `n` of a line may be rounded before it meets what came before it.
+ * There elements are combined with their neighbours, and runs of them with the next ones, by the
+ * digits of their places (lower_scan.c).  An element in place p of N, whose digits are d of e
+ * values each, is combined e - max(d, 1) times for each digit.  That is at most N - 1 - p times,
+ * and once more for each digit that is not 0, of which there are no more than elements before it,
+ * or than digits of N - 1 in binary.  Here it is combined N - p times, as it comes and with each
+ * one that follows. */
 static uint32_t
 rounds_before(uint32_t n, uint32_t extent)
 {

@@ -1,4 +1,5 @@
-/* interpret_sizes.c - the sizes of a run: names and expressions of names as dimensions of tensors. */
+/* interpret_sizes.c - the sizes of a run: names and expressions of names as dimensions of
+ * tensors. */
 #include "dsl/interpret_sizes.h"
 
 #include <errno.h>
@@ -126,7 +127,8 @@ has_name(const Expr *expr, const char *name)
            has_name(expr->b, name);
 }
 
-/* What `name`, which stands in `expr` once, is where all of it is `whole`; false: that does not follow. */
+/* What `name`, which stands in `expr` once, is where all of it is `whole`; false: that does not
+ * follow. */
 static bool
 solve(Run *run, const Expr *expr, const char *name, int64_t whole, int64_t *out)
 {

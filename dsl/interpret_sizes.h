@@ -1,4 +1,5 @@
-/* interpret_sizes.h - the sizes of a run: what arrays and settings say of them, and what follows. */
+/* interpret_sizes.h - the sizes of a run: what arrays and settings say of them, and what
+ * follows. */
 #ifndef TILEC_DSL_INTERPRET_SIZES_H
 #define TILEC_DSL_INTERPRET_SIZES_H
 
@@ -24,8 +25,9 @@ bool sizes_set(Session *s, Span span, const char *name, int64_t value, const cha
 /* A dimension of a tensor.  False: it is not known. */
 bool sizes_extent(Session *s, const Expr *dim, int64_t *out);
 enum { SIZES_ROUNDS = 3 };
-/* Takes the sizes that the shape of a tensor says: behind the first round those of rows of a packed type, too, which may be one
- * shorter than their bytes have room for; in the last one all of them have to be known.  False: they disagree. */
+/* Takes the sizes that the shape of a tensor says: behind the first round those of rows of a packed
+ * type, too, which may be one shorter than their bytes have room for; in the last one all of them
+ * have to be known.  False: they disagree. */
 bool sizes_of_shape(Session *s, RunTensor *tensor, const Param *param, int round);
 /* Declares the names of a dimension as scalars. */
 void sizes_declare(Session *s, const Expr *dim);

@@ -1,8 +1,10 @@
-/* interpret_sums.c - products as a chip's tensor cores sum them up, where that is known to the bit (InterpretSums).
+/* interpret_sums.c - products as a chip's tensor cores sum them up, where that is known to the bit
+ * (InterpretSums).
  *
- * All products of an instruction and what was summed before are one sum: each term is cut toward zero some bits below the
- * largest exponent, the sum of these is exact, and the result is cut toward zero.  The exponent of a product is the sum of its
- * operands', which for subnormals is the least one of their type; products that are zero do not count.
+ * All products of an instruction and what was summed before are one sum: each term is cut toward
+ * zero some bits below the largest exponent, the sum of these is exact, and the result is cut
+ * toward zero.  The exponent of a product is the sum of its operands', which for subnormals is the
+ * least one of their type; products that are zero do not count.
  */
 #include <math.h>
 

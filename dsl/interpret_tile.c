@@ -387,7 +387,8 @@ typedef struct Sum {
     Special special;
 } Sum;
 
-/* How many additions a term goes through at most: of a large tile each of 32 threads or more adds up its own first. */
+/* How many additions a term goes through at most: of a large tile each of 32 threads or more adds
+ * up its own first. */
 static double
 sum_depth(uint32_t n)
 {
@@ -473,8 +474,8 @@ reduce_some(Run *run, Span span, Reduction how, DType type, const Num *at, const
     return sum_end(run, &sum, type, at, where);
 }
 
-/* The first of the elements `where`, n of them, that is the greatest, or the least: which of them; n: no number is
- * among them.  `sure`: compiled, it is that one, too. */
+/* The first of the elements `where`, n of them, that is the greatest, or the least: which of them;
+ * n: no number is among them.  `sure`: compiled, it is that one, too. */
 static uint32_t
 extreme_of(const Run *run, bool most, const RunTile *x, const uint32_t *where, uint32_t n,
            bool *sure)
@@ -501,7 +502,8 @@ extreme_of(const Run *run, bool most, const RunTile *x, const uint32_t *where, u
     return best;
 }
 
-/* What an operation over one axis, or over all elements with axis -1, does with those of a result. */
+/* What an operation over one axis, or over all elements with axis -1, does with those of a
+ * result. */
 typedef Num (*AlongAxis)(Run *run, Span span, int how, const RunTile *x, const uint32_t *where,
                          uint32_t n, uint32_t first, uint32_t step);
 
@@ -578,7 +580,8 @@ tile_arg(Run *run, Span span, bool most, RunTile *x, int32_t axis)
     return tile_along(run, span, x, axis, DT_I32, most, place_of_extreme);
 }
 
-/* Along one axis: of each element and those before it, or behind it.  What is padding is not there, and stays padding. */
+/* Along one axis: of each element and those before it, or behind it.  What is padding is not there,
+ * and stays padding. */
 RunValue
 tile_scan(Run *run, Span span, Reduction how, RunTile *x, int32_t axis, bool reverse)
 {

@@ -280,7 +280,8 @@ run_integer(Run *run, const RunValue *value)
     return num_of(0);
 }
 
-/* range + scalar, range - scalar, range * int: the indices move, or come to lie apart; the padding stays. */
+/* range + scalar, range - scalar, range * int: the indices move, or come to lie apart; the padding
+ * stays. */
 static RunValue
 move_range(Run *run, Span span, Op op, const RunRange *range, const RunValue *by)
 {

@@ -1,7 +1,8 @@
 /* lint.c - unused names, and subscripts over another size.
  *
- * Names that begin with `_` are not asked for a use, and of `let (a, b) = ..` one is enough.  A size is compared by its
- * name: two names stand for one extent, or for what the program knows of, where a `require` has both. */
+ * Names that begin with `_` are not asked for a use, and of `let (a, b) = ..` one is enough.  A
+ * size is compared by its name: two names stand for one extent, or for what the program knows of,
+ * where a `require` has both. */
 #include "dsl/lint.h"
 
 #include <stdlib.h>
@@ -68,8 +69,8 @@ is_number(const char *size)
     return *size >= '0' && *size <= '9';
 }
 
-/* The size that a range or an index counts: `tiles(S, N)`, a tile of it, `0..S`, `S`, and, where it is gone through, `8`; NULL: not to be
- * seen. */
+/* The size that a range or an index counts: `tiles(S, N)`, a tile of it, `0..S`, `S`, and, where it
+ * is gone through, `8`; NULL: not to be seen. */
 static const char *
 counted_size(const Walk *w, const Expr *expr, bool iterates)
 {
@@ -124,7 +125,8 @@ is_related(const Walk *w, const char *size, const char *other)
     return false;
 }
 
-/* Whether a tensor of the kernel has the name as a dimension by itself: else it may be any number. */
+/* Whether a tensor of the kernel has the name as a dimension by itself: else it may be any
+ * number. */
 static bool
 is_size(const Walk *w, const char *name)
 {

@@ -17,10 +17,12 @@ typedef struct Parser {
     Name name_before;
     Span token, before; /* the token that was read last, and the one before */
     VEC(Span) open;     /* the `{`, `(` and `[` that nothing has closed yet */
-    Span closed_late; /* the first `{` whose `}`, as lines are indented, is that of a block around it: it may lack its own */
-    Span late;        /* that `}` */
-    bool is_stray;    /* the last token is a `}` that closes nothing */
-    bool lost;        /* a `}` is missing, which was said: the end of the file is none */
+    /* the first `{` whose `}`, as lines are indented, is that of a block around it: it may lack its
+     * own */
+    Span closed_late;
+    Span late;           /* that `}` */
+    bool is_stray;       /* the last token is a `}` that closes nothing */
+    bool lost;           /* a `}` is missing, which was said: the end of the file is none */
     uint32_t last_error; /* Span offset of the last syntax error: one is enough at a place */
 } Parser;
 
@@ -56,7 +58,8 @@ Stmt *stmt_atomic(Parser *parser, Atomic atomic, Span span, Word tensor, Subscri
                   Expr *value);
 /* The same with the names of a pattern (NULL: none). */
 Stmt *stmt_named(Stmt *stmt, const Stmt *pattern, Span span);
-/* What stands behind `word`, which has to be "while": no keyword, a name of the program may be called so. */
+/* What stands behind `word`, which has to be "while": no keyword, a name of the program may be
+ * called so. */
 Expr *while_condition(Parser *parser, Word word, Expr *condition);
 Stmt *stmt_print(Parser *parser, Span span, const char *text, ArgList args);
 Stmt *stmt_assert(Parser *parser, Span span, Expr *condition, const char *text);

@@ -1,5 +1,5 @@
-/* host.c - what the command asks of a system with processes, where there are none: in place of toolkit.c,
- * measure.c and watch.c. */
+/* host.c - what the command asks of a system with processes, where there are none: in place of
+ * toolkit.c, measure.c and watch.c. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -54,7 +54,8 @@ watch_files(void (*compile)(void *user, WatchRound *round), void *user, const ch
 }
 
 #ifdef __wasm__
-/* By the names of include/host.h.  Each instance has its files to itself, so that one name is enough. */
+/* By the names of include/host.h.  Each instance has its files to itself, so that one name is
+ * enough. */
 int
 mkstemp(char *path)
 {
@@ -76,7 +77,8 @@ fchmod(int handle, mode_t mode)
     return 0;
 }
 
-/* Debian's runtime library for wasm32 was built with a stack protector, whose parts wasi-libc does not have. */
+/* Debian's runtime library for wasm32 was built with a stack protector, whose parts wasi-libc does
+ * not have. */
 extern uintptr_t __stack_chk_guard;
 _Noreturn void __stack_chk_fail(void);
 __attribute__((weak)) uintptr_t __stack_chk_guard = 0x5bd1e995;

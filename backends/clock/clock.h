@@ -1,9 +1,9 @@
 /* clock.h - how many cycles a launch takes on a chip, replayed from what its warps did.
  *
- * The simulator says what happens (SimTrace: the instructions of each warp, the phases of barriers, the
- * copies and products); a table of the target says what each thing costs (clock_rows.h); the replay
- * issues the instructions of the blocks that one SM gets on four schedulers, with pipes and units that
- * are busy for a while.  docs/timing.md says what is modelled and what is assumed.
+ * The simulator says what happens (SimTrace: the instructions of each warp, the phases of barriers,
+ * the copies and products); a table of the target says what each thing costs (clock_rows.h); the
+ * replay issues the instructions of the blocks that one SM gets on four schedulers, with pipes and
+ * units that are busy for a while.  docs/timing.md says what is modelled and what is assumed.
  */
 #ifndef TILEC_CLOCK_H
 #define TILEC_CLOCK_H
@@ -84,8 +84,8 @@ typedef struct ClockResult {
     VEC(ClockGroup) groups;
     VEC(ClockDraw) draws;
     uint64_t from_code; /* of the warp instructions: of machine code */
-    /* of all warps' clocks: in stretches of machine code that were not found, or of which most does not fit; the line of PTX at
-     * whose end most of that is */
+    /* of all warps' clocks: in stretches of machine code that were not found, or of which most does
+     * not fit; the line of PTX at whose end most of that is */
     double warp_clocks, misfit, misfit_most;
     uint32_t misfit_line;
     VEC(double) clocks_read; /* between the first and the last reading of the clock, of each warp */
@@ -112,7 +112,8 @@ typedef struct ClockJob {
     uint32_t active;              /* SMs that are at work at the same time and share the L2 cache */
     uint64_t clusters;            /* in the grid */
     bool cold;                    /* the L2 cache holds nothing of the launch when that begins */
-    ClockMemory *memory; /* what the L2 cache does not hold; made by clock_report; NULL: it holds all */
+    /* what the L2 cache does not hold; made by clock_report; NULL: it holds all */
+    ClockMemory *memory;
     const CodeKernel *code;       /* NULL: none */
     const char *no_code;          /* why */
     const CodePath *const *paths; /* by cluster and warp; made by clock_report */
@@ -148,7 +149,8 @@ typedef struct ClockSummary {
 
 /* The fields of an object. */
 void clock_json(const ClockJob *job, const ClockSummary *of, Buf *out);
-/* Several seeds: prints the median, least and most cycles, and where they went; `json`: that as fields, too; or NULL. */
+/* Several seeds: prints the median, least and most cycles, and where they went; `json`: that as
+ * fields, too; or NULL. */
 bool clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, Buf *json);
 /* Of all its warps, whatever they did. */
 double clock_group_cycles(const ClockGroup *group);

@@ -1,9 +1,9 @@
 /* clock_anchor.h - what PTX and machine code have in common, instruction by instruction.
  *
- * Tokens are of instructions that the assembler neither leaves out, doubles nor exchanges with one another:
- * products of warp groups, copies of the copy engine, barriers.  A path through machine code has the tokens of
- * the path through PTX, in order.  Tallies are of instructions that become one of a kind in machine code,
- * but may move: how often they are on a path is the same.
+ * Tokens are of instructions that the assembler neither leaves out, doubles nor exchanges with one
+ * another: products of warp groups, copies of the copy engine, barriers.  A path through machine
+ * code has the tokens of the path through PTX, in order.  Tallies are of instructions that become
+ * one of a kind in machine code, but may move: how often they are on a path is the same.
  */
 #ifndef TILEC_CLOCK_ANCHOR_H
 #define TILEC_CLOCK_ANCHOR_H

@@ -169,7 +169,8 @@ is_named(const CodeInsn *insn, const char *name)
     return strncmp(insn->name, name, n) == 0 && (insn->name[n] == '\0' || insn->name[n] == '.');
 }
 
-/* Where threads go on that met at a BSYNC: what the BSSY of this barrier says, the last one before it. */
+/* Where threads go on that met at a BSYNC: what the BSSY of this barrier says, the last one before
+ * it. */
 static uint32_t
 meeting_place(const Reader *r, uint32_t at)
 {

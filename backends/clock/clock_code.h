@@ -1,8 +1,9 @@
-/* clock_code.h - machine code with what an SM reads off it: stalls, scoreboards, reuse; blocks; anchors.
+/* clock_code.h - machine code with what an SM reads off it: stalls, scoreboards, reuse; blocks;
+ * anchors.
  *
  * The text is that of `nvdisasm -c -hex -gp` about a cubin made with `ptxas -lineinfo`, or of
- * `cuobjdump -sass`: two lines an instruction, each with 64 of its 128 bits.  For sm_70 to sm_120 the
- * top bits are (Jia et al., arXiv 1804.06826; Huerta et al., arXiv 2503.20481):
+ * `cuobjdump -sass`: two lines an instruction, each with 64 of its 128 bits.  For sm_70 to sm_120
+ * the top bits are (Jia et al., arXiv 1804.06826; Huerta et al., arXiv 2503.20481):
  *
  *     [108:105] clocks until the next instruction of the warp may issue
  *     [109]     0: the scheduler should go on with another warp

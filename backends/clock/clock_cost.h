@@ -52,12 +52,13 @@ double clock_warp_mma(const ClockFact *rows, double flops);
 void clock_share(const ClockFact *rows, ClockUnit unit, bool whole_numbers, double clocks,
                  double *beside, double *port);
 
-/* Of tcgen05.ld and st, LDTM and STTM: clocks that they keep the way to tensor memory.  (clock_tensor.c) */
+/* Of tcgen05.ld and st, LDTM and STTM: clocks that they keep the way to tensor memory.
+ * (clock_tensor.c) */
 double tmem_clocks(const ClockFact *rows, const char *name);
 uint32_t tmem_registers(const char *name);
 
-/* An order for `n` instructions of the module from `first` on: the longest chain of latencies first, as
- * an assembler does. */
+/* An order for `n` instructions of the module from `first` on: the longest chain of latencies
+ * first, as an assembler does. */
 void clock_order(Arena *arena, const SimModule *module, const ClockCost *costs, uint32_t first,
                  uint32_t n, uint16_t *order);
 

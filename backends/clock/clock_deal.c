@@ -1,4 +1,5 @@
-/* clock_deal.c - deals the tiles of a launch to SMs in the order in which they become free (clock_deal.h). */
+/* clock_deal.c - deals the tiles of a launch to SMs in the order in which they become free
+ * (clock_deal.h). */
 #include "backends/clock/clock_deal.h"
 
 #include <stdlib.h>
@@ -209,7 +210,8 @@ sample_uneven_blocks(Deal *deal, uint64_t of, uint32_t most)
            sample_blocks(deal, of, most);
 }
 
-/* One block draws tiles `from`, and every `by`th from there, until there is none: which these are, and how long each took. */
+/* One block draws tiles `from`, and every `by`th from there, until there is none: which these are,
+ * and how long each took. */
 static bool
 sample_tiles(Deal *deal, uint64_t from, uint64_t by)
 {

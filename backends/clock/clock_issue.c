@@ -1,4 +1,5 @@
-/* clock_issue.c - what each instruction does to units (clock_units.c), registers, operations and barriers (clock_wake.c). */
+/* clock_issue.c - what each instruction does to units (clock_units.c), registers, operations and
+ * barriers (clock_wake.c). */
 #include "backends/clock/clock_state.h"
 
 #include <math.h>
@@ -89,7 +90,8 @@ bulk_rows(const ClockCost *cost, bool code, bool boxes, ClockRow *latency)
     return code && !boxes ? CLOCK_CODE_TMA_BYTES : CLOCK_TMA_BYTES;
 }
 
-/* The copy engine takes what it is told in order: a copy to shared memory begins when what it was to add before has gone. */
+/* The copy engine takes what it is told in order: a copy to shared memory begins when what it was
+ * to add before has gone. */
 static double
 behind_adds(const Replay *r, const ReplayWarp *w)
 {
@@ -98,8 +100,8 @@ behind_adds(const Replay *r, const ReplayWarp *w)
     return r->rows[CLOCK_TMA_IN_ORDER].value > 0 ? later(r->now, until) : r->now;
 }
 
-/* Bytes a clock of a copy.  A multicast goes to its blocks as fast as each of their SMs takes it, and is read once for all of
- * them: what all SMs get from the L2 cache is less by that. */
+/* Bytes a clock of a copy.  A multicast goes to its blocks as fast as each of their SMs takes it,
+ * and is read once for all of them: what all SMs get from the L2 cache is less by that. */
 static double
 bulk_rate(const Replay *r, const SimTracedOp *traced, double alone, ClockRow all)
 {
@@ -227,7 +229,8 @@ global_clocks(const Replay *r, const ClockMissed *missed, bool writes, double by
            missed->parts / replay_share(r, alone * parts, CLOCK_CHIP_WRITE_PARTS);
 }
 
-/* When a load is on its way to the L2 cache: behind what the SM stored before; stores keep that way. */
+/* When a load is on its way to the L2 cache: behind what the SM stored before; stores keep that
+ * way. */
 static double
 behind_stores(Replay *r, const ReplayWarp *w, const ClockCost *cost, const ClockMissed *missed)
 {

@@ -1,8 +1,10 @@
-/* clock_log.h - what every instruction of a replay waited for last, so that the way back can be walked.
+/* clock_log.h - what every instruction of a replay waited for last, so that the way back can be
+ * walked.
  *
- * A node is an instruction that issued, or what a unit did by itself (a product, a copy).  Its cause is the node without
- * which it would have come earlier: the instruction before in its warp, who kept the unit, who arrived last at the
- * barrier.  From any node on, the way back over causes has no gaps: its pieces add up to the time between.
+ * A node is an instruction that issued, or what a unit did by itself (a product, a copy).  Its
+ * cause is the node without which it would have come earlier: the instruction before in its warp,
+ * who kept the unit, who arrived last at the barrier.  From any node on, the way back over causes
+ * has no gaps: its pieces add up to the time between.
  */
 #ifndef TILEC_CLOCK_LOG_H
 #define TILEC_CLOCK_LOG_H

@@ -64,7 +64,8 @@ clock_matcher(Arena *arena, const CodeKernel *kernel, const SimModule *module)
 
 /* ---- stretches ---- */
 
-/* Events behind the tokens before, up to token number `k`; the end of the warp is the last token. */
+/* Events behind the tokens before, up to token number `k`; the end of the warp is the last
+ * token. */
 static uint32_t
 event_behind(const Walk *w, uint32_t k)
 {

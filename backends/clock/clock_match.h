@@ -1,11 +1,12 @@
 /* clock_match.h - the way of a warp through machine code, found from its way through PTX.
  *
- * The assembler unrolls loops, rotates them, makes copies of blocks and puts conditions into guards.  What stays
- * is the sequence of tokens (clock_anchor.h), and roughly the lines of PTX.  So a stretch of PTX from one
- * token to the next is matched with the ways through blocks of machine code from a place with the one token
- * to a place with the other: the best has fewest instructions of lines that did not run, and each tallied
- * instruction as often as it ran.  Of all places that a token can stand at, those are taken whose stretches fit best
- * together over the whole warp.  Stretches that were seen before cost nothing.
+ * The assembler unrolls loops, rotates them, makes copies of blocks and puts conditions into
+ * guards.  What stays is the sequence of tokens (clock_anchor.h), and roughly the lines of PTX.  So
+ * a stretch of PTX from one token to the next is matched with the ways through blocks of machine
+ * code from a place with the one token to a place with the other: the best has fewest instructions
+ * of lines that did not run, and each tallied instruction as often as it ran.  Of all places that a
+ * token can stand at, those are taken whose stretches fit best together over the whole warp.
+ * Stretches that were seen before cost nothing.
  */
 #ifndef TILEC_CLOCK_MATCH_H
 #define TILEC_CLOCK_MATCH_H

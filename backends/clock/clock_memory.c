@@ -1,11 +1,13 @@
 /* clock_memory.c - which accesses of one SM the L2 cache does not hold (clock_memory.h).
  *
- * A line that was touched before is there when all SMs together have touched less since than the cache holds: the reuse
- * distance, in bytes of lines that differ.  The SM's own lines are counted, each for as many as all SMs touch meanwhile: one
- * of their own each, or fewer where they share a tensor.  The launch goes round, so that what it touches first was touched by
- * the launch before; of a cold cache it does not, what it touches first comes from memory, and for each line of it one goes there
- * that others have written, until these are gone.  A line that was written and is not there any more has been written back.  Who pays for a line is counted by sectors: two SMs may want one line and no
- * sector of it in common.
+ * A line that was touched before is there when all SMs together have touched less since than the
+ * cache holds: the reuse distance, in bytes of lines that differ.  The SM's own lines are counted,
+ * each for as many as all SMs touch meanwhile: one of their own each, or fewer where they share a
+ * tensor.  The launch goes round, so that what it touches first was touched by the launch before;
+ * of a cold cache it does not, what it touches first comes from memory, and for each line of it one
+ * goes there that others have written, until these are gone.  A line that was written and is not
+ * there any more has been written back.  Who pays for a line is counted by sectors: two SMs may
+ * want one line and no sector of it in common.
  */
 #include "backends/clock/clock_memory.h"
 
@@ -18,11 +20,13 @@ typedef struct Line {
     uint64_t line;
     uint32_t area;
     int64_t touched; /* when last; -1: not yet */
-    uint8_t there; /* sectors that this SM has read or written since it came into the cache; all: another SM has */
+    /* sectors that this SM has read or written since it came into the cache; all: another SM has */
+    uint8_t there;
     uint8_t dirty;
     uint8_t wanted; /* sectors that this SM touches */
     size_t writer;  /* touch of the launch */
-    /* stores of parts of it: 1 + the last one, the number of the first one's store, what they fill, and of what */
+    /* stores of parts of it: 1 + the last one, the number of the first one's store, what they fill,
+     * and of what */
     size_t stored;
     uint64_t first_store;
     uint32_t stored_bytes;
@@ -126,7 +130,8 @@ weigh(ClockCache *c, double share)
 
 /* ---- by event ---- */
 
-/* Touches of an instruction lie side by side, those of a warp in order but for bulk copies: room for one a touch. */
+/* Touches of an instruction lie side by side, those of a warp in order but for bulk copies: room
+ * for one a touch. */
 static void
 count_events(ClockCache *c, const SimTracedCluster *t, size_t first, ClockMissedWarp *warps)
 {
@@ -219,7 +224,8 @@ writes_back(ClockCache *c, ClockMissed *missed, double bytes)
     c->out->written += bytes;
 }
 
-/* The line leaves the cache before it is touched again: by this SM's access, or by that of another one. */
+/* The line leaves the cache before it is touched again: by this SM's access, or by that of another
+ * one. */
 static void
 leave(ClockCache *c, Line *line, bool ours, bool counts)
 {

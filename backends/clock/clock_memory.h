@@ -1,9 +1,10 @@
-/* clock_memory.h - which bytes of a launch come from memory, and are written back there, because the L2 cache does not hold
- * them.
+/* clock_memory.h - which bytes of a launch come from memory, and are written back there, because
+ * the L2 cache does not hold them.
  *
- * Needs the lines that the clusters of one SM touched (SimTouch); the others are taken to do the same with other lines, or with
- * the same where a tensor has no more.  The launch is one of many: what the one before left in the cache is there.  Or else the
- * cache is cold: others have written more than it holds since, as benchmarks do between two launches.
+ * Needs the lines that the clusters of one SM touched (SimTouch); the others are taken to do the
+ * same with other lines, or with the same where a tensor has no more.  The launch is one of many:
+ * what the one before left in the cache is there.  Or else the cache is cold: others have written
+ * more than it holds since, as benchmarks do between two launches.
  */
 #ifndef TILEC_CLOCK_MEMORY_H
 #define TILEC_CLOCK_MEMORY_H

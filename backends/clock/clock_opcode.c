@@ -1,8 +1,9 @@
 /* clock_opcode.c - machine code to units.
  *
- * What an instruction's own result takes is in its control bits where it is fixed (stall counts); here are the units
- * that it keeps, and the latency of those that hold a scoreboard.  Pipes as the rows of the table say that
- * microbenchmarks found them; what has no microbenchmark is of the pipe of its kind.
+ * What an instruction's own result takes is in its control bits where it is fixed (stall counts);
+ * here are the units that it keeps, and the latency of those that hold a scoreboard.  Pipes as the
+ * rows of the table say that microbenchmarks found them; what has no microbenchmark is of the pipe
+ * of its kind.
  */
 #include "backends/clock/clock_opcode.h"
 
@@ -25,7 +26,8 @@ static const OpcodeRow opcodes[] = {
     {"FFMA", CLASS_PLAIN, UNIT_FMA, CLOCK_FMA, NONE}, /* rate_ffma_16w */
     {"FADD", CLASS_PLAIN, UNIT_FMA, CLOCK_FMA, NONE},
     {"FMUL", CLASS_PLAIN, UNIT_FMA, CLOCK_FMA, NONE},
-    {"HFMA2", CLASS_PLAIN, UNIT_FMA, CLOCK_FMA, NONE}, /* CUDA C++ Programming Guide: 256 results a clock and SM */
+    /* CUDA C++ Programming Guide: 256 results a clock and SM */
+    {"HFMA2", CLASS_PLAIN, UNIT_FMA, CLOCK_FMA, NONE},
     {"HADD2", CLASS_PLAIN, UNIT_FMA, CLOCK_FMA, NONE},
     {"HMUL2", CLASS_PLAIN, UNIT_FMA, CLOCK_FMA, NONE},
     {"FFMA2", CLASS_PLAIN, UNIT_FMA, CLOCK_PACKED, NONE}, /* sm_100 */
@@ -63,8 +65,10 @@ static const OpcodeRow opcodes[] = {
     {"HSETP2", CLASS_PLAIN, UNIT_ALU, CLOCK_ALU, NONE},
     {"HSET2", CLASS_PLAIN, UNIT_ALU, CLOCK_ALU, NONE},
     {"F2FP", CLASS_PLAIN, UNIT_ALU, CLOCK_PACK, NONE}, /* rate_f2fp_16w, mix_f2fp1_fmnmx_16w */
-    {"MUFU", CLASS_PLAIN, UNIT_MUFU, CLOCK_MUFU, CLOCK_CODE_MUFU}, /* rate_ex2_16w, rate_rsqrt_16w */
-    {"F2I", CLASS_PLAIN, UNIT_MUFU, CLOCK_MUFU, CLOCK_CODE_MUFU}, /* CUDA C++ Programming Guide: 16 a clock and SM */
+    /* rate_ex2_16w, rate_rsqrt_16w */
+    {"MUFU", CLASS_PLAIN, UNIT_MUFU, CLOCK_MUFU, CLOCK_CODE_MUFU},
+    /* CUDA C++ Programming Guide: 16 a clock and SM */
+    {"F2I", CLASS_PLAIN, UNIT_MUFU, CLOCK_MUFU, CLOCK_CODE_MUFU},
     {"I2F", CLASS_PLAIN, UNIT_MUFU, CLOCK_MUFU, CLOCK_CODE_MUFU},
     {"F2F", CLASS_PLAIN, UNIT_MUFU, CLOCK_MUFU, CLOCK_CODE_MUFU},
     {"FRND", CLASS_PLAIN, UNIT_MUFU, CLOCK_MUFU, CLOCK_CODE_MUFU},
@@ -74,7 +78,8 @@ static const OpcodeRow opcodes[] = {
     {"SHFL", CLASS_PLAIN, UNIT_SHUFFLE, CLOCK_SHUFFLE, CLOCK_SHUFFLE_LATENCY},
     {"REDUX", CLASS_PLAIN, UNIT_SHUFFLE, CLOCK_SHUFFLE, CLOCK_SHUFFLE_LATENCY},
     {"MATCH", CLASS_PLAIN, UNIT_SHUFFLE, CLOCK_SHUFFLE, CLOCK_SHUFFLE_LATENCY},
-    /* what comes through the queue of memory instructions, of a latency that nobody measured: as of LDS */
+    /* what comes through the queue of memory instructions, of a latency that nobody measured: as of
+     * LDS */
     {"S2R", CLASS_PLAIN, UNIT_ISSUE, NONE, CLOCK_SHARED_LATENCY},
     {"S2UR", CLASS_PLAIN, UNIT_ISSUE, NONE, CLOCK_SHARED_LATENCY},
     {"LDC", CLASS_PLAIN, UNIT_ISSUE, NONE, CLOCK_SHARED_LATENCY},

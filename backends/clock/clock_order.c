@@ -1,8 +1,9 @@
 /* clock_order.c - the order of a block's instructions, where no machine code gives it.
  *
- * PTX is written in any order; the assembler reorders what lies between two branches or barriers so that
- * latencies overlap.  This does what list schedulers do: of the instructions whose operands are on the
- * way, the one that begins the longest chain of latencies goes first.  Registers are as many as it takes.
+ * PTX is written in any order; the assembler reorders what lies between two branches or barriers so
+ * that latencies overlap.  This does what list schedulers do: of the instructions whose operands
+ * are on the way, the one that begins the longest chain of latencies goes first.  Registers are as
+ * many as it takes.
  */
 #include "backends/clock/clock_cost.h"
 

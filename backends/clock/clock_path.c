@@ -1,8 +1,9 @@
 /* clock_path.c - the critical path of an iteration.
  *
- * Needs a log (clock_log.h).  Finds the loop in which the warps that issue most spend the launch, takes turns from the
- * middle of its longest steady run, and walks back over causes from the last one's beginning to the first one's.
- * Leaves where that time went, and of one turn the pieces in order.
+ * Needs a log (clock_log.h).  Finds the loop in which the warps that issue most spend the launch,
+ * takes turns from the middle of its longest steady run, and walks back over causes from the last
+ * one's beginning to the first one's. Leaves where that time went, and of one turn the pieces in
+ * order.
  */
 #include "backends/clock/clock_path.h"
 
@@ -84,7 +85,8 @@ is_busy_group(const ClockResult *result, uint32_t group)
     return group < result->groups.n && result->groups.at[group].cycles[STALL_ISSUED] > 0.6 * most;
 }
 
-/* The innermost loop that takes a third of the launch, or of a block's part of it; `turns` are sorted. */
+/* The innermost loop that takes a third of the launch, or of a block's part of it; `turns` are
+ * sorted. */
 static LoopRun
 main_loop(Arena *arena, const ClockLog *log, const ClockResult *result, const PathTurn *turns)
 {
@@ -192,7 +194,8 @@ typedef struct Window {
     double from, to;
 } Window;
 
-/* From a node back to the window's beginning: what lies in the window.  `pieces`: NULL, or their path. */
+/* From a node back to the window's beginning: what lies in the window.  `pieces`: NULL, or their
+ * path. */
 static void
 walk(Arena *arena, const ClockLog *log, uint32_t node, Window in, double part[PATH_KINDS],
      ClockPath *pieces)

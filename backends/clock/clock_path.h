@@ -47,7 +47,8 @@ double clock_svg_add(const ClockLog *log, const ClockPath *path, const char *nam
                      uint32_t schedulers, double y, Buf *out);
 void clock_svg_frame(const char *body, double height, Buf *out);
 
-/* clock_trace.c: a log's window as trace events of process `launch`, behind those that are there; what is around them. */
+/* clock_trace.c: a log's window as trace events of process `launch`, behind those that are there;
+ * what is around them. */
 void clock_trace_add(const ClockLog *log, const char *name, uint32_t launch, double mhz, Buf *out);
 void clock_trace_frame(const char *events, Buf *out);
 

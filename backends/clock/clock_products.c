@@ -1,9 +1,11 @@
-/* clock_products.c - wgmma: the queue of an SM's products, which go in the order of their issue, one at a time.
+/* clock_products.c - wgmma: the queue of an SM's products, which go in the order of their issue,
+ * one at a time.
  *
- * A group issues no further product while so many are under way or wait (CLOCK_GROUP_MMA_QUEUE): so the
- * batches of two groups take turns, however long either is.  Instructions of the FMA pipe that a warp issues in a row go before the
- * product that runs from the CLOCK_FMA_RUNth on, and it ends so much later (CLOCK_FMA_PRODUCTS) when they are further ahead than
- * CLOCK_FMA_ROOM; others wait, as those of other pipes do.
+ * A group issues no further product while so many are under way or wait (CLOCK_GROUP_MMA_QUEUE): so
+ * the batches of two groups take turns, however long either is.  Instructions of the FMA pipe that
+ * a warp issues in a row go before the product that runs from the CLOCK_FMA_RUNth on, and it ends
+ * so much later (CLOCK_FMA_PRODUCTS) when they are further ahead than CLOCK_FMA_ROOM; others wait,
+ * as those of other pipes do.
  */
 #include "backends/clock/clock_state.h"
 
@@ -124,7 +126,8 @@ replay_product_room(Replay *r, const ReplayWarp *w, const SimEvent *event, doubl
                      PATH_UNIT + UNIT_TENSOR);
 }
 
-/* Is the instruction of the FMA pipe that it issues one of a run, which goes before products?  Another warp may go on with it. */
+/* Is the instruction of the FMA pipe that it issues one of a run, which goes before products?
+ * Another warp may go on with it. */
 bool
 replay_in_run(const Replay *r, const ReplayWarp *w)
 {

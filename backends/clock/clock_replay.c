@@ -1,9 +1,10 @@
 /* clock_replay.c - the blocks of one SM, from their first instruction to their last.
  *
- * Time goes from one clock in which a warp may issue to the next.  In each, every scheduler issues for
- * the warp, of those that can, that has waited longest since it last did: the warps of
- * rate_ffma_16w, rate_fmnmx_16w and the like get on side by side.  Where there is no machine code it issues for the
- * warp that issued last if that can go on, else for the oldest: each then waits where its own PTX says.
+ * Time goes from one clock in which a warp may issue to the next.  In each, every scheduler issues
+ * for the warp, of those that can, that has waited longest since it last did: the warps of
+ * rate_ffma_16w, rate_fmnmx_16w and the like get on side by side.  Where there is no machine code
+ * it issues for the warp that issued last if that can go on, else for the oldest: each then waits
+ * where its own PTX says.
  */
 #include "backends/clock/clock_state.h"
 
@@ -264,7 +265,8 @@ account_wait(Replay *r, const ReplayWarp *w)
         replay_waits(r, w, w->waits_for - 1)->cycles += waited;
 }
 
-/* What a warp does by a stretch that does not fit is worth as much as one that was not found: it may be other code. */
+/* What a warp does by a stretch that does not fit is worth as much as one that was not found: it
+ * may be other code. */
 static bool
 fits(const CodePart *part)
 {

@@ -340,7 +340,8 @@ find_paths(Arena *arena, const ClockJob *job)
     return paths;
 }
 
-/* Some turns of the loop, or the middle of the launch; replayed once more, now that it is known when that is. */
+/* Some turns of the loop, or the middle of the launch; replayed once more, now that it is known
+ * when that is. */
 static void
 draw(Arena *arena, const ClockJob *job, const ClockPath *path)
 {

@@ -1,4 +1,5 @@
-/* clock_row_names.c - rows of the timing model's tables by name, for who wants to see what one of them does. */
+/* clock_row_names.c - rows of the timing model's tables by name, for who wants to see what one of
+ * them does. */
 #include "backends/clock/clock.h"
 
 #include <stdio.h>

@@ -17,7 +17,8 @@ enum {
     PASS_BYTES = 128, /* that all banks of shared memory give */
     MOST_PRODUCTS = 128,
     MEMORY_LATE = 2048, /* clocks that count as of late */
-    ADDED_LATE = 16384 /* the same of additions: longer than a loop takes that adds a tile each turn */
+    /* the same of additions: longer than a loop takes that adds a tile each turn */
+    ADDED_LATE = 16384
 };
 #define CLOCK_NEVER 1e300
 
@@ -99,9 +100,10 @@ struct ReplayWarp {
     uint32_t board_for[SCOREBOARDS]; /* 1 + phase */
     uint32_t board_by[SCOREBOARDS];  /* as `by`, `by_kind` */
     PathKind board_kind[SCOREBOARDS];
-    int holds;               /* scoreboard of the instruction that issues; -1: none */
-    double started, done;    /* of the access that was last issued */
-    double multicast_memory; /* when what its last copy reads has come from memory; 0: it need not */
+    int holds;            /* scoreboard of the instruction that issues; -1: none */
+    double started, done; /* of the access that was last issued */
+    /* when what its last copy reads has come from memory; 0: it need not */
+    double multicast_memory;
     uint32_t *bound; /* by instruction of PTX: events that have gone to one of machine code */
     double first_clock, last_clock; /* that it read */
     /* tcgen05: when its products, copies, and what it moved to and from tensor memory are done */
@@ -135,17 +137,20 @@ typedef struct ReplaySm {
     ReplayProduct products[MOST_PRODUCTS]; /* the last ones, by their number */
     uint32_t n_products;
     uint32_t next_scheduler;
-    /* wgmma, by number; how far FFMA of each scheduler has put off the one that runs, and when one last issued */
+    /* wgmma, by number; how far FFMA of each scheduler has put off the one that runs, and when one
+     * last issued */
     ReplayQueued queue[MOST_PRODUCTS];
     uint32_t products_queued, products_ended, products_admitted;
     double put_off[MOST_SCHEDULERS], put_off_most, fma_at[MOST_SCHEDULERS]; /* fma_at: of a run */
-    double ahead[MOST_SCHEDULERS]; /* clocks that FFMA in a row have taken and products not lost yet */
-    double products_until;         /* with what is behind the end of the last one */
-    /* memory: until when the way there is kept; when it was last asked, and what part of its share that had until then */
+    /* clocks that FFMA in a row have taken and products not lost yet */
+    double ahead[MOST_SCHEDULERS];
+    double products_until; /* with what is behind the end of the last one */
+    /* memory: until when the way there is kept; when it was last asked, and what part of its share
+     * that had until then */
     double memory_port, memory_at, memory_busy, memory_last[2]; /* last: read, written */
     double store_port; /* the way of what is stored to the L2 cache: loads come behind it */
-    /* additions: until when they keep the SM's share of the L2 cache, what part of it they had of late, and as of when; until when
-     * the copy engine's are under way */
+    /* additions: until when they keep the SM's share of the L2 cache, what part of it they had of
+     * late, and as of when; until when the copy engine's are under way */
     double added_until, added_busy, added_at, engine_adds_until;
 } ReplaySm;
 
@@ -202,7 +207,8 @@ replay_bound(Replay *r, double *at, double until, uint32_t by, PathKind kind)
     r->bound_kind = kind;
 }
 
-/* Issues the warp's next event at `now`, if its unit is free; else says when it is.  (clock_issue.c) */
+/* Issues the warp's next event at `now`, if its unit is free; else says when it is.
+ * (clock_issue.c) */
 bool replay_issue(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at);
 /* When the operands of the next event are there, beside what the warp itself waits for. */
 double replay_operands(const Replay *r, const ReplayWarp *w, const SimEvent *event);
@@ -226,7 +232,8 @@ double replay_wait_for_adds(Replay *r, const ReplayWarp *w);
 double replay_pipe_free(Replay *r, const ReplayWarp *w, ClockUnit unit, double port);
 /* 1 + the node that keeps it. */
 uint32_t *replay_unit_by(Replay *r, const ReplayWarp *w, ClockUnit unit);
-/* What a unit does by itself from now on, since `start`: what it keeps and signals comes from that node. */
+/* What a unit does by itself from now on, since `start`: what it keeps and signals comes from that
+ * node. */
 void replay_begin_op(Replay *r, const ReplayWarp *w, ClockUnit unit, double start, double end,
                      uint32_t insn);
 void replay_keep_pipe(Replay *r, const ReplayWarp *w, ClockUnit unit, double clocks, double beside,

@@ -1,9 +1,9 @@
 /* clock_steps.c - issues machine code along the path that a warp took.
  *
- * An instruction issues when the stall count of the one before has run out, the scoreboards that it waits for
- * are free, its pipe is, and the banks of the register file have given out what was read before.  What an
- * instruction means beside that is an event of the trace: the token's of its part, or for an access to memory the
- * next one of its line.
+ * An instruction issues when the stall count of the one before has run out, the scoreboards that it
+ * waits for are free, its pipe is, and the banks of the register file have given out what was read
+ * before.  What an instruction means beside that is an event of the trace: the token's of its part,
+ * or for an access to memory the next one of its line.
  */
 #include "backends/clock/clock_state.h"
 
@@ -82,7 +82,8 @@ step(ReplayWarp *w)
 
 /* ---- events ---- */
 
-/* Whether a part ends with a store to another SM: ptxas moves accesses over any number of these, which wait for nothing. */
+/* Whether a part ends with a store to another SM: ptxas moves accesses over any number of these,
+ * which wait for nothing. */
 static bool
 ends_with_store(const Replay *r, const ReplayWarp *w, uint32_t part)
 {
@@ -205,7 +206,8 @@ issue_token(Replay *r, ReplayWarp *w, const CodeInsn *insn, const SimEvent *even
 
 /* ---- accesses, pipes ---- */
 
-/* False: the queue is full.  An access of which nothing was recorded is of a guard that is off, or of all lanes. */
+/* False: the queue is full.  An access of which nothing was recorded is of a guard that is off, or
+ * of all lanes. */
 static bool
 issue_access(Replay *r, ReplayWarp *w, const CodeInsn *insn, double *free_at)
 {

@@ -1,8 +1,8 @@
 /* clock_stretch.c - the search for ways: best first, over blocks.
  *
- * A way's score is the number of its instructions of lines that did not run, then or shortly before or after, and
- * of tallied instructions that ran more or less often than in PTX.  Going round a loop is progress as long as it brings tallied instructions
- * that are still missing.
+ * A way's score is the number of its instructions of lines that did not run, then or shortly before
+ * or after, and of tallied instructions that ran more or less often than in PTX.  Going round a
+ * loop is progress as long as it brings tallied instructions that are still missing.
  */
 #include "backends/clock/clock_stretch.h"
 

@@ -29,8 +29,8 @@ typedef struct StretchFinder StretchFinder;
 StretchFinder *stretch_finder(Arena *arena, const CodeKernel *kernel, const SimModule *module);
 /* Of an instruction of PTX: its line. */
 uint32_t stretch_line(const StretchFinder *finder, uint32_t insn);
-/* What happened: the stretch's events [from, to), the last of them the goal's, and some on either side, since
- * instructions move across tokens. */
+/* What happened: the stretch's events [from, to), the last of them the goal's, and some on either
+ * side, since instructions move across tokens. */
 typedef struct StretchEvents {
     const SimEvent *events;
     uint32_t begin, from, to, end;

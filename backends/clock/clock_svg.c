@@ -1,7 +1,7 @@
 /* clock_svg.c - a stretch of a replay as a picture: a lane for each unit and each group of warps.
  *
- * Needs the log of a replay that kept the window's spans.  Of units of schedulers the four lie one above the other in
- * their lane.  Red: what the critical path goes through.
+ * Needs the log of a replay that kept the window's spans.  Of units of schedulers the four lie one
+ * above the other in their lane.  Red: what the critical path goes through.
  */
 #include "backends/clock/clock_path.h"
 

@@ -1,8 +1,8 @@
 /* clock_tensor.c - tcgen05: products that one thread starts, and the way to tensor memory.
  *
- * A product keeps the tensor unit for as long as the table of the target says for its shape; shapes between two rows
- * take what lies between.  Its operands come through the port of shared memory, before loads.  A commit is
- * done when the products before it are; who waits for it goes on then.
+ * A product keeps the tensor unit for as long as the table of the target says for its shape; shapes
+ * between two rows take what lies between.  Its operands come through the port of shared memory,
+ * before loads.  A commit is done when the products before it are; who waits for it goes on then.
  */
 #include "backends/clock/clock_state.h"
 

@@ -1,5 +1,5 @@
-/* clock_trace.c - a stretch of a replay as trace events, which Perfetto and chrome://tracing show: a process for each launch, in
- * it a thread for each unit and each group of four warps.
+/* clock_trace.c - a stretch of a replay as trace events, which Perfetto and chrome://tracing show:
+ * a process for each launch, in it a thread for each unit and each group of four warps.
  */
 #include "backends/clock/clock_path.h"
 

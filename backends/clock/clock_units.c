@@ -65,7 +65,8 @@ replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double 
     return start;
 }
 
-/* What a request waits for those of other SMs, which come at random: as one does at a server with a queue (M/D/1). */
+/* What a request waits for those of other SMs, which come at random: as one does at a server with a
+ * queue (M/D/1). */
 static double
 queue_of_others(double clocks, double busy)
 {
@@ -85,7 +86,8 @@ queue_of_memory(Replay *r, ReplaySm *sm, double clocks)
     return queue_of_others(r->rows[CLOCK_HBM_QUEUE].value, busy);
 }
 
-/* How busy additions have kept the SM's share of the L2 cache, up to now: all of it until `added_until`, then nothing. */
+/* How busy additions have kept the SM's share of the L2 cache, up to now: all of it until
+ * `added_until`, then nothing. */
 static double
 added_of_late(Replay *r, ReplaySm *sm)
 {
@@ -171,8 +173,8 @@ replay_pipe_free(Replay *r, const ReplayWarp *w, ClockUnit unit, double port)
     return at;
 }
 
-/* Products of warp groups read and write registers all the time: pipes take longer then, but FMA in a run, which goes
- * first. */
+/* Products of warp groups read and write registers all the time: pipes take longer then, but FMA in
+ * a run, which goes first. */
 void
 replay_keep_pipe(Replay *r, const ReplayWarp *w, ClockUnit unit, double clocks, double beside,
                  double port)

@@ -1,4 +1,5 @@
-/* clock_wake.c - warps that wait for phases of barriers, operations and groups of them, and what wakes them. */
+/* clock_wake.c - warps that wait for phases of barriers, operations and groups of them, and what
+ * wakes them. */
 #include "backends/clock/clock_state.h"
 
 static double

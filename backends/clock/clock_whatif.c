@@ -1,7 +1,8 @@
 /* clock_whatif.c - replays a launch with one thing after the other 10 percent faster.
  *
- * A thing is some rows of the table: rates grow by a tenth, clocks and latencies shrink as much.  What the launch gains
- * is told as its speed, so that a launch that is bound by one thing only gains ten percent.
+ * A thing is some rows of the table: rates grow by a tenth, clocks and latencies shrink as much.
+ * What the launch gains is told as its speed, so that a launch that is bound by one thing only
+ * gains ten percent.
  */
 #include "backends/clock/clock_whatif.h"
 

@@ -1,4 +1,5 @@
-/* clock_whatif.h - how much sooner a launch would end if one thing were faster, by replaying it so. */
+/* clock_whatif.h - how much sooner a launch would end if one thing were faster, by replaying it
+ * so. */
 #ifndef TILEC_CLOCK_WHATIF_H
 #define TILEC_CLOCK_WHATIF_H
 
@@ -21,7 +22,8 @@ typedef struct WhatIfs {
     bool slower; /* these were asked for, too */
 } WhatIfs;
 
-/* `all`: of everything that the launch uses, and slower, too; else of what most of the path goes through. */
+/* `all`: of everything that the launch uses, and slower, too; else of what most of the path goes
+ * through. */
 void clock_whatif(Arena *arena, const ClockJob *job, const ClockResult *result,
                   const ClockPath *path, bool all, WhatIfs *out);
 void clock_whatif_print(const WhatIfs *of, Buf *out);

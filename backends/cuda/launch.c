@@ -9,7 +9,8 @@
 
 #define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"
 
-/* Of a persistent kernel: its blocks' next tile, behind the last one, is a number of 32 bits, too. */
+/* Of a persistent kernel: its blocks' next tile, behind the last one, is a number of 32 bits,
+ * too. */
 enum { MOST_TILES = INT32_MAX - 65535 };
 
 bool
@@ -131,7 +132,8 @@ bool
 launch_follow(LaunchValues *values, Fault *fault)
 {
     const MetaKernel *kernel = values->kernel;
-    Fault unsaid; /* a name is not known yet, or what is wrong is found when the launch is checked */
+    /* a name is not known yet, or what is wrong is found when the launch is checked */
+    Fault unsaid;
     Number number;
 
     for (bool news = true; news;) {
@@ -236,8 +238,8 @@ sizes_in(const LaunchValues *values, const char *expression, char *room, size_t 
     return room;
 }
 
-/* A persistent kernel launches no more blocks than run at once, which go through tiles by their number: that has 32 bits,
- * and the last block looks one stride behind the last tile. */
+/* A persistent kernel launches no more blocks than run at once, which go through tiles by their
+ * number: that has 32 bits, and the last block looks one stride behind the last tile. */
 static bool
 check_tiles(const LaunchValues *values, Fault *fault)
 {

@@ -133,8 +133,8 @@ const MetaKernel *launch_variant(const LaunchValues *values);
 /* The bytes of a memory by the sizes known. */
 bool launch_memory_size(const LaunchValues *values, uint32_t memory, size_t *bytes, Fault *fault);
 
-/* What cuTensorMapEncodeTiled is given; the numbers of type, swizzle and promotion are the driver's.
- * There is no interleaving. */
+/* What cuTensorMapEncodeTiled is given; the numbers of type, swizzle and promotion are the
+ * driver's. There is no interleaving. */
 typedef struct TensorMapValues {
     uint32_t type, rank;
     uint64_t address, size[LAUNCH_MAP_RANK];
@@ -163,8 +163,8 @@ typedef struct LaunchReady {
 
 /* Checks everything (sizes, strides, alignment, `require`, the grid) and packs the parameters;
  * `view` has one entry for each of the kernel's tensors, and `memory` an address for each of its
- * memories; `zeros` are 16 bytes of zeros for the maps of empty tensors.  The caller makes the tensor
- * maps. */
+ * memories; `zeros` are 16 bytes of zeros for the maps of empty tensors.  The caller makes the
+ * tensor maps. */
 bool launch_prepare(Arena *arena, const LaunchValues *values, const TensorView *view,
                     const uint64_t *memory, uint64_t zeros, LaunchReady *out, Fault *fault);
 

@@ -23,7 +23,8 @@ struct Machine {
     bool strict;           /* the simulator's notes are faults */
     bool late;             /* it lets some warps run as late as they can */
     const char *clock;     /* the target whose time the simulator tells; NULL: none */
-    bool progress; /* the simulator shows on stderr how far a launch is, when it takes longer than a second */
+    /* the simulator shows on stderr how far a launch is, when it takes longer than a second */
+    bool progress;
     const char
         *clock_json; /* a file to which the clock adds a line of JSON for each launch; NULL: none */
     uint32_t clock_seeds;    /* how many it takes the median of; 0: its own number */
@@ -59,10 +60,11 @@ struct Machine {
 bool machine_open_gpu(Machine *machine, Arena *arena, Fault *fault);
 /* Fails with a sentence when tilerun was built without the simulator. */
 bool machine_open_sim(Machine *machine, Arena *arena, Fault *fault);
-/* From now on the simulator says how long launches would take on a target; kernels are told of as many
- * multiprocessors as that has. */
+/* From now on the simulator says how long launches would take on a target; kernels are told of as
+ * many multiprocessors as that has. */
 bool machine_sim_clock(Machine *machine, const char *target, Fault *fault);
-/* The machine code of what is loaded, as text (clock_code.h), by which it says so; NULL: there is none, and why. */
+/* The machine code of what is loaded, as text (clock_code.h), by which it says so; NULL: there is
+ * none, and why. */
 void machine_sim_code(Machine *machine, const char *listing, const char *why);
 
 #endif

@@ -126,8 +126,9 @@ gpu_make_map(Machine *machine, const TensorMapValues *map, void *out, Fault *fau
     return true;
 }
 
-/* Of a kernel that nobody described, its parameters' sizes say whether the arguments are right.  Asking
- * for one parameter too many is an error of the driver, which checkers report: for these only. */
+/* Of a kernel that nobody described, its parameters' sizes say whether the arguments are right.
+ * Asking for one parameter too many is an error of the driver, which checkers report: for these
+ * only. */
 static bool
 check_by_hand(Gpu *gpu, const LaunchReady *ready, CudaFunction function, Fault *fault)
 {
@@ -177,8 +178,8 @@ find_function(Gpu *gpu, const LaunchReady *ready, CudaFunction *function, Fault 
                            ? (size_t)((unsigned char *)ready->args[count] - ready->params)
                            : offset + shift;
         /* Tensor maps are aligned where the machine keeps parameters, which need not begin at a
-         * multiple of that: a map, and what stands behind it, may lie elsewhere than we count, before
-         * or behind.  The driver copies each by itself. */
+         * multiple of that: a map, and what stands behind it, may lie elsewhere than we count,
+         * before or behind.  The driver copies each by itself. */
         if (bytes == LAUNCH_MAP_BYTES && given % LAUNCH_MAP_BYTES == 0)
             shift = given - offset;
         if (given != offset + shift)

@@ -313,8 +313,8 @@ deal(const Machine *machine, const LaunchReady *ready, const SimLaunch *launch, 
     return report;
 }
 
-/* The same where all blocks ran.  Memory is as it was before the launch for as long as the sample runs; what the launch wrote comes
- * back then. */
+/* The same where all blocks ran.  Memory is as it was before the launch for as long as the sample
+ * runs; what the launch wrote comes back then. */
 static SimReport *
 deal_behind(const Machine *machine, const LaunchReady *ready, const SimLaunch *launch,
             const SimReport *whole, const SimSaved *before, ClockJob *job)

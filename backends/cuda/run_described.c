@@ -2,7 +2,8 @@
  *
  * Tensors are shared by name between the kernels of the file.  Each is a Slot: given with --in, or
  * allocated with the shape that the named sizes give it, and then zero.  Memory that kernels want
- * beside their tensors is a Room: of one kernel when it is a scratch, by name when it is a workspace.
+ * beside their tensors is a Room: of one kernel when it is a scratch, by name when it is a
+ * workspace.
  */
 #include <errno.h>
 #include <stdlib.h>

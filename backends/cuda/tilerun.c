@@ -1,6 +1,7 @@
 /* tilerun.c - runs a PTX file on arrays from .npy files, on the GPU or in the simulator.
  *
- * Exit status: 0 all went well, 1 an error, 3 the simulator found faults, 4 all went well but --time's replay broke.
+ * Exit status: 0 all went well, 1 an error, 3 the simulator found faults, 4 all went well but
+ * --time's replay broke.
  */
 #define _POSIX_C_SOURCE 200809L /* fileno, isatty */
 #include "backends/cuda/tilerun.h"
@@ -454,8 +455,8 @@ run_command(int argc, char **argv)
     }
 }
 
-/* Command lines from standard input, words parted by spaces; says the status of each.  The GPU, where there is
- * one, stays open between them: opening it takes longer than most runs. */
+/* Command lines from standard input, words parted by spaces; says the status of each.  The GPU,
+ * where there is one, stays open between them: opening it takes longer than most runs. */
 static int
 run_batch(void)
 {

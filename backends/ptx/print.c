@@ -28,7 +28,8 @@ ptx_is_exact(const Target *target, const LirFn *fn)
     return false;
 }
 
-/* Instructions that a target may have from a later version on only; NULL: that of the product's form. */
+/* Instructions that a target may have from a later version on only; NULL: that of the product's
+ * form. */
 static const struct {
     LirOpcode op;
     const char *version;

@@ -1,32 +1,36 @@
 /* sm100.h - what NVIDIA B200 and B300 (compute capabilities 10.0 and 10.3) have alike.
  *
- * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits); PTX ISA, "TensorCore 5th Generation Family
- * Instructions" (tcgen05).  tcgen05 does 8192 flops a clock and SM (16-bit elements, f32 sums; XLA's
- * cuda_core_info_table).  The rate of mma.sync on this chip is not published; taken as that of sm_90 (not measured
- * here).
+ * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits); PTX ISA, "TensorCore 5th
+ * Generation Family Instructions" (tcgen05).  tcgen05 does 8192 flops a clock and SM (16-bit
+ * elements, f32 sums; XLA's cuda_core_info_table).  The rate of mma.sync on this chip is not
+ * published; taken as that of sm_90 (not measured here).
  *
- * Roles: a warp group whose warps copy and issue products, and one or more that compute.  No such chip was at hand.  The
- * times of kernels with roles are those of sm_90; rates of copies are estimates, and so are those of loops with
- * arithmetic between products: a consumer that is alone takes some 450 clocks longer for 128 x 128 scores than their
- * exponentials do, by the stalls that ptxas counts on from scores to scores and what handing over takes.  Of pairs of
- * blocks (sm100_clock.c has the sources): the end of products is told 34 clocks later, twice in a chain; a product of 64
- * columns takes 43 clocks, of 80 45.3, where its operands take the port 40 and 42.
+ * Roles: a warp group whose warps copy and issue products, and one or more that compute.  No such
+ * chip was at hand.  The times of kernels with roles are those of sm_90; rates of copies are
+ * estimates, and so are those of loops with arithmetic between products: a consumer that is alone
+ * takes some 450 clocks longer for 128 x 128 scores than their exponentials do, by the stalls that
+ * ptxas counts on from scores to scores and what handing over takes.  Of pairs of blocks
+ * (sm100_clock.c has the sources): the end of products is told 34 clocks later, twice in a chain; a
+ * product of 64 columns takes 43 clocks, of 80 45.3, where its operands take the port 40 and 42.
  */
 #ifndef TILEC_SM100_H
 #define TILEC_SM100_H
 
 #include "backends/ptx/targets.h"
 
-/* Registers of a thread in roles {load and mma, consumer}.  With two consumers ptxas 13.0 has descriptors of the mma role in
- * vector registers at 24 (4 R2UR in its loop), none at 40; with 224 for a consumer it spills where each iteration
- * rescales.  READING_REGISTERS: a producer that reads the bounds of packed rows keeps an address in memory at 40, by ptxas 13.3 and 13.5,
- * and 13.0's spills under a causal mask; at 48 none does, nor do consumers, whose iterations there have other masks (docs/ptxas.md). */
+/* Registers of a thread in roles {load and mma, consumer}.  With two consumers ptxas 13.0 has
+ * descriptors of the mma role in vector registers at 24 (4 R2UR in its loop), none at 40; with 224
+ * for a consumer it spills where each iteration rescales.  READING_REGISTERS: a producer that reads
+ * the bounds of packed rows keeps an address in memory at 40, by ptxas 13.3 and 13.5, and 13.0's
+ * spills under a causal mask; at 48 none does, nor do consumers, whose iterations there have other
+ * masks (docs/ptxas.md). */
 /* clang-format off */
 #define ISSUER_REGISTERS {{0, 0}, {56, 240}, {40, 232}, {56, 152}, {32, 112}}
 #define READING_REGISTERS {48, 224}
 
-/* A target of this kind: its name as text, its number, what it is, the least PTX version, how many exponentials an SM
- * makes in a clock, SMs, MHz, MHz when it is cold, and the figures of its clock. */
+/* A target of this kind: its name as text, its number, what it is, the least PTX version, how many
+ * exponentials an SM makes in a clock, SMs, MHz, MHz when it is cold, and the figures of its
+ * clock. */
 #define SM100_KIND(NAME, CAPABILITY, DESCRIPTION, VERSION, EX2, SMS, MHZ, BURST, CLOCK)            \
     { .name = NAME,                                                                                \
     .ptx_target = NAME,                                                                            \

@@ -1,13 +1,15 @@
 /* sm100_clock.c - the timing model's figures for compute capability 10.0 (B200).
  *
- * None of them was measured here: no GPU of this kind has run anything of this project.  Published by others, most by one
- * author each; docs/timing.md says where sources differ, and what the model's results owe to each.  The sources:
+ * None of them was measured here: no GPU of this kind has run anything of this project.  Published
+ * by others, most by one author each; docs/timing.md says where sources differ, and what the
+ * model's results owe to each.  The sources:
  *     SA  SemiAnalysisAI/microbench-blackwell, results of a B200, 2026-03-31
  *     CI  cicuvc/nvidia-sass-document, SASS run on a B200, 2026-09
  *     QR  QuickRunCUDA, a B300 SXM locked at 1920 MHz, 2026-04
  *     GM  Antoniomv7/gb300-microbench, a B300, 2026-08
  *     FA4 FlashAttention-4, arXiv 2603.05451
- * "H200": the figure that sm90_clock.c measured there, taken over where nothing is published; such rows are assumed.
+ * "H200": the figure that sm90_clock.c measured there, taken over where nothing is published; such
+ * rows are assumed.
  */
 #include "compiler/clock_rows.h"
 
@@ -121,10 +123,11 @@ const ClockFact sm100_clock[CLOCK_ROWS] = {
     [CLOCK_MUFU_PRODUCTS] = {0, "clocks of MUFU while products run; 0: as without", "the same", false},
 };
 
-/* SA: clocks of an instruction in a long row of them.  From its end to who waits for the commit: SA has 136 clocks (A in shared
- * memory), 120 (M 64), 104 (A in tensor memory), of a pair 170 and 138, 197 and 165 (M 128), from the issue of one, with
- * the instructions around it; those take 30 or 31 in the replay of bench/micro/sm100.py (mma_*_d1).  M 64 takes what M 128 takes.
- * Below N 64: QR's least of 44 with A in shared memory, on a B300. */
+/* SA: clocks of an instruction in a long row of them.  From its end to who waits for the commit: SA
+ * has 136 clocks (A in shared memory), 120 (M 64), 104 (A in tensor memory), of a pair 170 and 138,
+ * 197 and 165 (M 128), from the issue of one, with the instructions around it; those take 30 or 31
+ * in the replay of bench/micro/sm100.py (mma_*_d1).  M 64 takes what M 128 takes. Below N 64: QR's
+ * least of 44 with A in shared memory, on a B300. */
 const ClockProduct sm100_products[] = {
     {1, 128, 32, 44, 32, 106, 73, "QR (B300) for A in shared memory; else as N 64", true},
     {1, 128, 64, 48, 32, 106, 73, "SA", false},

@@ -1,4 +1,5 @@
-/* sm103_clock.c - what the timing model takes for compute capability 10.3 (B300) in place of a B200's figures.
+/* sm103_clock.c - what the timing model takes for compute capability 10.3 (B300) in place of a
+ * B200's figures.
  *
  * Published, as those of sm100_clock.c (which names the sources); nothing was measured here.
  */

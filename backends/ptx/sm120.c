@@ -1,16 +1,18 @@
 /* sm120.c - NVIDIA GeForce RTX 50, RTX PRO Blackwell (compute capability 12.0).
  *
- * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits) and "Arithmetic Instructions"
- * (128 f32 operations, 16 special ones a clock); RTX Blackwell PRO whitepaper: RTX PRO 6000, 188 SMs at 2.6 GHz,
- * 504 TFLOPS dense 16-bit with f32 sums, which is 1024 flops a clock and SM.  GeForce does half of that.  PTX ISA:
- * stmatrix, griddepcontrol, vector red, mbarrier, tensor copies from sm_90 on; setmaxnreg: sm_120a.  There is no
- * wgmma and no tcgen05.  Blocks of a cluster have no copies in common (CUTLASS, "Blackwell SM120 GEMMs": clusters
- * are 1 x 1 x 1), and for a copy to .shared::cluster ptxas 13.0 calls a function, so that it ignores setmaxnreg: the
- * record has no clusters.  What loads, additions and copies take is taken to be as on sm_90: not measured.
+ * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits) and "Arithmetic
+ * Instructions" (128 f32 operations, 16 special ones a clock); RTX Blackwell PRO whitepaper: RTX
+ * PRO 6000, 188 SMs at 2.6 GHz, 504 TFLOPS dense 16-bit with f32 sums, which is 1024 flops a clock
+ * and SM.  GeForce does half of that.  PTX ISA: stmatrix, griddepcontrol, vector red, mbarrier,
+ * tensor copies from sm_90 on; setmaxnreg: sm_120a.  There is no wgmma and no tcgen05.  Blocks of a
+ * cluster have no copies in common (CUTLASS, "Blackwell SM120 GEMMs": clusters are 1 x 1 x 1), and
+ * for a copy to .shared::cluster ptxas 13.0 calls a function, so that it ignores setmaxnreg: the
+ * record has no clusters.  What loads, additions and copies take is taken to be as on sm_90: not
+ * measured.
  *
- * Roles: a warp group that copies, and others that compute with mma.sync, each warp 16 of 64 rows; their registers
- * are those of sm_90, which has as many.  How long such kernels take is not known, so that `auto` does not choose
- * them: --plan does.
+ * Roles: a warp group that copies, and others that compute with mma.sync, each warp 16 of 64 rows;
+ * their registers are those of sm_90, which has as many.  How long such kernels take is not known,
+ * so that `auto` does not choose them: --plan does.
  */
 #include "backends/ptx/targets.h"
 

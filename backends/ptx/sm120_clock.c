@@ -1,8 +1,10 @@
-/* sm120_clock.c - what the timing model takes for compute capability 12.0 (GeForce RTX 5090) in place of an A100's figures.
+/* sm120_clock.c - what the timing model takes for compute capability 12.0 (GeForce RTX 5090) in
+ * place of an A100's figures.
  *
- * Published, as those of sm80_clock.c (which names the sources), in NVIDIA's RTX Blackwell whitepaper (BW), by Chips and
- * Cheese of an RTX PRO 6000 (CC) and by QuickRunCUDA of a B300 (QR); nothing was measured here.  The copy engine, mbarriers and
- * clusters are an H200's.  An RTX PRO 6000 has `sms=188,mhz=2600,warp_mma_flops=1024`.
+ * Published, as those of sm80_clock.c (which names the sources), in NVIDIA's RTX Blackwell
+ * whitepaper (BW), by Chips and Cheese of an RTX PRO 6000 (CC) and by QuickRunCUDA of a B300 (QR);
+ * nothing was measured here.  The copy engine, mbarriers and clusters are an H200's.  An RTX PRO
+ * 6000 has `sms=188,mhz=2600,warp_mma_flops=1024`.
  */
 #include "compiler/clock_rows.h"
 

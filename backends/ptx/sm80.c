@@ -1,8 +1,8 @@
 /* sm80.c - NVIDIA A100 (compute capability 8.0).
  *
  * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits); the A100 whitepaper
- * (312 TFLOPS dense 16-bit at 1.41 GHz over 108 SMs = 2048 flops a clock and SM).  How long pieces of
- * additions are best was measured on an H200 (docs/lab/attention-sm80.md).
+ * (312 TFLOPS dense 16-bit at 1.41 GHz over 108 SMs = 2048 flops a clock and SM).  How long pieces
+ * of additions are best was measured on an H200 (docs/lab/attention-sm80.md).
  */
 #include "backends/ptx/targets.h"
 

@@ -1,13 +1,18 @@
 /* sm80_clock.c - the timing model's figures for compute capability 8.0 (A100 SXM, 80 GB).
  *
- * None of them was measured here: no GPU of this kind has run anything of this project.  The sources:
+ * None of them was measured here: no GPU of this kind has run anything of this project.  The
+ * sources:
  *     CG   CUDA C++ Programming Guide, "Compute Capabilities" and "Arithmetic Instructions"
  *     GA   NVIDIA A100 Tensor Core GPU Architecture, whitepaper
  *     GB   te42kyfo/gpu-benches, results of an A100 80 GB, an A40 and an L40
- *     DT   Sun and others, "Dissecting Tensor Cores via Microbenchmarks", arXiv 2206.02874: A100, RTX 3070 Ti
- *     LU   Luo and others, "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", arXiv 2402.13499: A100, RTX 4090, H100
- *     MD   markdewing/AI_kernels, latency: RTX 4090, RTX 5090; its GH200 has the 281 and 690 clocks that an H200 has here
- * "H200": the figure that sm90_clock.c measured there, taken over where nothing is published; such rows are assumed.
+ *     DT   Sun and others, "Dissecting Tensor Cores via Microbenchmarks", arXiv 2206.02874: A100,
+ *          RTX 3070 Ti
+ *     LU   Luo and others, "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", arXiv
+ *          2402.13499: A100, RTX 4090, H100
+ *     MD   markdewing/AI_kernels, latency: RTX 4090, RTX 5090; its GH200 has the 281 and 690 clocks
+ *          that an H200 has here
+ * "H200": the figure that sm90_clock.c measured there, taken over where nothing is published; such
+ * rows are assumed.
  */
 #include "compiler/clock_rows.h"
 

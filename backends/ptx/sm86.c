@@ -1,9 +1,10 @@
 /* sm86.c - NVIDIA GeForce RTX 30, RTX A2000 to A6000, A2, A10, A16, A40 (compute capability 8.6).
  *
- * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits) and "Arithmetic Instructions"
- * (128 f32 operations, 16 special ones a clock); GA102 whitepaper V2.0: 128 FMA of 16-bit elements a clock in
- * each of an SM's 4 tensor cores, which is 1024 flops (A40: 149.7 TFLOPS, 84 SMs at 1.74 GHz).  GeForce does half
- * of that with f32 sums.  What loads and additions take is taken to be as on sm_80: not measured.
+ * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits) and "Arithmetic
+ * Instructions" (128 f32 operations, 16 special ones a clock); GA102 whitepaper V2.0: 128 FMA of
+ * 16-bit elements a clock in each of an SM's 4 tensor cores, which is 1024 flops (A40: 149.7
+ * TFLOPS, 84 SMs at 1.74 GHz).  GeForce does half of that with f32 sums.  What loads and additions
+ * take is taken to be as on sm_80: not measured.
  */
 #include "backends/ptx/targets.h"
 

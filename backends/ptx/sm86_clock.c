@@ -1,7 +1,9 @@
-/* sm86_clock.c - what the timing model takes for compute capability 8.6 (GeForce RTX 3090) in place of an A100's figures.
+/* sm86_clock.c - what the timing model takes for compute capability 8.6 (GeForce RTX 3090) in place
+ * of an A100's figures.
  *
- * Published, as those of sm80_clock.c (which names the sources) and in NVIDIA's GA102 whitepaper (GW); nothing was measured
- * here.  An A40, A10 or RTX A6000 has twice the products: `warp_mma_flops=1024`.
+ * Published, as those of sm80_clock.c (which names the sources) and in NVIDIA's GA102 whitepaper
+ * (GW); nothing was measured here.  An A40, A10 or RTX A6000 has twice the products:
+ * `warp_mma_flops=1024`.
  */
 #include "compiler/clock_rows.h"
 

@@ -1,9 +1,9 @@
 /* sm89.c - NVIDIA GeForce RTX 40, RTX Ada, L4, L40, L40S (compute capability 8.9).
  *
- * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits) and "Arithmetic Instructions"
- * (128 f32 operations, 16 special ones a clock); L40S datasheet: 362 TFLOPS dense 16-bit with f32 sums, 142 SMs at
- * 2.52 GHz, which is 1024 flops a clock and SM.  GeForce does half of that with f32 sums.  What loads and additions
- * take is taken to be as on sm_80: not measured.
+ * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits) and "Arithmetic
+ * Instructions" (128 f32 operations, 16 special ones a clock); L40S datasheet: 362 TFLOPS dense
+ * 16-bit with f32 sums, 142 SMs at 2.52 GHz, which is 1024 flops a clock and SM.  GeForce does half
+ * of that with f32 sums.  What loads and additions take is taken to be as on sm_80: not measured.
  */
 #include "backends/ptx/targets.h"
 

@@ -1,7 +1,9 @@
-/* sm89_clock.c - what the timing model takes for compute capability 8.9 (GeForce RTX 4090) in place of an A100's figures.
+/* sm89_clock.c - what the timing model takes for compute capability 8.9 (GeForce RTX 4090) in place
+ * of an A100's figures.
  *
- * Published, as those of sm80_clock.c (which names the sources), in NVIDIA's Ada whitepaper (AW), by smallscientist1's
- * cuda_microbenchmark (SM) and xytpai's nvbench (XY), both of an RTX 4090; nothing was measured here.
+ * Published, as those of sm80_clock.c (which names the sources), in NVIDIA's Ada whitepaper (AW),
+ * by smallscientist1's cuda_microbenchmark (SM) and xytpai's nvbench (XY), both of an RTX 4090;
+ * nothing was measured here.
  */
 #include "compiler/clock_rows.h"
 

@@ -2,45 +2,51 @@
  *
  * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits).  mma.sync reaches about
  * 0.62 of the rate of wgmma (4096 flops a clock and SM), as public kernels measure it.  Vector
- * red: PTX ISA 9.7.13.14 "red" (.v2/.v4 f32, f16x2, bf16x2; .bf16: sm_90, PTX 8.1, 7.8); stmatrix: 9.7.15.5.17
- * (sm_90, PTX 7.8).
+ * red: PTX ISA 9.7.13.14 "red" (.v2/.v4 f32, f16x2, bf16x2; .bf16: sm_90, PTX 8.1, 7.8); stmatrix:
+ * 9.7.15.5.17 (sm_90, PTX 7.8).
  *
- * Plans for warp groups.  The registers of roles are in targets.h; 24 of a computing thread (32 of the smaller
- * budgets) stay for addresses, statistics and fragments; 3 KiB of shared memory stay for barriers and row
- * statistics: the division that public kernels for this chip have settled on (flash-attention, hopper/ and
- * flash_attn/cute/).
+ * Plans for warp groups.  The registers of roles are in targets.h; 24 of a computing thread (32 of
+ * the smaller budgets) stay for addresses, statistics and fragments; 3 KiB of shared memory stay
+ * for barriers and row statistics: the division that public kernels for this chip have settled on
+ * (flash-attention, hopper/ and flash_attn/cute/).
  *
- * The exchange of a value between warp groups was fitted to elapsed clocks of attention kernels measured on an H200
- * (ptxas 13.0).
+ * The exchange of a value between warp groups was fitted to elapsed clocks of attention kernels
+ * measured on an H200 (ptxas 13.0).
  *
- * Times of planned kernels (consumer_times): bench/model.py --fit --keep idle, to 1213 launches measured on an
- * H200 (tests/search/measured_h200.csv), the whole time of each at 1980 MHz, which nvidia-smi shows for a chip
- * below its power limit.  What they stand for: a gap is the latency of barriers and of the first wgmma of a
- * chain, and an in-order loop has two such chains; 53 clocks an iteration are for operations on rows, whatever
- * the number of columns; 511 are the exchange between two consumers and its barrier; an element added from
- * registers takes 0.2 clocks; a tile begins and ends with a third of an iteration that nothing overlaps, and its
- * output goes to memory at 11 bytes a clock (2.9 TB/s of the chip); 3200 (1.6 us) begin a block: launch,
- * barriers, maps; a copy that is not started ahead takes 1480; masking an element takes 5 instructions (12.2
- * times 0.436): two indices, comparison, selection.
- * Not fitted, but round figures: the 3 us of a launch, and the 10 clocks of a pair (0.3 % of an iteration at head
- * dim 128, 0.8 % at 64).
+ * Times of planned kernels (consumer_times): bench/model.py --fit --keep idle, to 1213 launches
+ * measured on an H200 (tests/search/measured_h200.csv), the whole time of each at 1980 MHz, which
+ * nvidia-smi shows for a chip below its power limit.  What they stand for: a gap is the latency of
+ * barriers and of the first wgmma of a chain, and an in-order loop has two such chains; 53 clocks
+ * an iteration are for operations on rows, whatever the number of columns; 511 are the exchange
+ * between two consumers and its barrier; an element added from registers takes 0.2 clocks; a tile
+ * begins and ends with a third of an iteration that nothing overlaps, and its output goes to memory
+ * at 11 bytes a clock (2.9 TB/s of the chip); 3200 (1.6 us) begin a block: launch, barriers, maps;
+ * a copy that is not started ahead takes 1480; masking an element takes 5 instructions (12.2 times
+ * 0.436): two indices, comparison, selection. Not fitted, but round figures: the 3 us of a launch,
+ * and the 10 clocks of a pair (0.3 % of an iteration at head dim 128, 0.8 % at 64).
  *
- * Those of loops of nothing but products (mmas_..): fitted to 136 launches of gemm.tile, 12 tiles with 3 to 8 stages and M from
- * 16 to 8192 (docs/lab/gemm.md, "How long it takes"), 3 % off on average.  A chip all of whose tensor cores work runs at three quarters
- * of its clock; 2168 clocks pass until a stage has come from memory; 3345 to begin and end a tile; 64 bytes a clock
- * leave from registers, 7.5 where each is an element of two (docs/lab/gemm.md, "Rows that fill no tile").  Where all SMs ask their L2 cache for as much as it has (mmas_cache), each gets 42 to 60 bytes a clock, by the
- * 191 products of docs/lab/gemm.md, "Two hundred shapes".
+ * Those of loops of nothing but products (mmas_..): fitted to 136 launches of gemm.tile, 12 tiles
+ * with 3 to 8 stages and M from 16 to 8192 (docs/lab/gemm.md, "How long it takes"), 3 % off on
+ * average.  A chip all of whose tensor cores work runs at three quarters of its clock; 2168 clocks
+ * pass until a stage has come from memory; 3345 to begin and end a tile; 64 bytes a clock leave
+ * from registers, 7.5 where each is an element of two (docs/lab/gemm.md, "Rows that fill no
+ * tile").  Where all SMs ask their L2 cache for as much as it has (mmas_cache), each gets 42 to 60
+ * bytes a clock, by the 191 products of docs/lab/gemm.md, "Two hundred shapes".
  *
- * Those of launches (launch_times): fitted to attention forward and the two kernels of the backward in 387 cases of all
- * sizes, each with each form of its file, 1252 launches on an H200 (docs/lab/plans.md, "The rule, fitted to
- * launches").  What consumer_times has is fitted to 16,384 tokens and all plans.  In these launches a tile takes 2,050 clocks
- * longer to begin, and results, which leave under the next tile, hardly any time; 12 clocks for an instruction are
- * what SMs wait for code that they run for the first time.  Three or four consumers that wait for each of their products hide 7 % less
- * than the queues of the model say: at head dimension 192 13 %, at 80 and 96 6 %; those with products under arithmetic, nothing.
+ * Those of launches (launch_times): fitted to attention forward and the two kernels of the backward
+ * in 387 cases of all sizes, each with each form of its file, 1252 launches on an H200
+ * (docs/lab/plans.md, "The rule, fitted to launches").  What consumer_times has is fitted to 16,384
+ * tokens and all plans.  In these launches a tile takes 2,050 clocks longer to begin, and results,
+ * which leave under the next tile, hardly any time; 12 clocks for an instruction are what SMs wait
+ * for code that they run for the first time.  Three or four consumers that wait for each of their
+ * products hide 7 % less than the queues of the model say: at head dimension 192 13 %, at 80 and 96
+ * 6 %; those with products under arithmetic, nothing.
  *
- * Where programs read what no other one reads (cost/stream_time.c): 16.5 bytes a clock, 1400 clocks and 96 KiB are what attention_decode
- * shows in 40 shapes with 9 plans and 1 to 132 parts of the keys (docs/lab/few-queries-and-mlp.md, "Two blocks").  Two stages of 32 KiB read
- * at (1400 + 1132) / 2 clocks an iteration when alone; an SM with two blocks of 96 KiB under way gets no more than one with one.
+ * Where programs read what no other one reads (cost/stream_time.c): 16.5 bytes a clock, 1400 clocks
+ * and 96 KiB are what attention_decode shows in 40 shapes with 9 plans and 1 to 132 parts of the
+ * keys (docs/lab/few-queries-and-mlp.md, "Two blocks").  Two stages of 32 KiB read at (1400 + 1132)
+ * / 2 clocks an iteration when alone; an SM with two blocks of 96 KiB under way gets no more than
+ * one with one.
  */
 #include "backends/ptx/targets.h"
 

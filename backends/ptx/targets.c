@@ -39,8 +39,8 @@ static const struct {
     {"orin", 87},
 };
 
-/* The compute capability that is meant, ten times the major number: 90 of "sm90", "90a", "compute_90", "9.0" and "H100";
- * 0: none. */
+/* The compute capability that is meant, ten times the major number: 90 of "sm90", "90a",
+ * "compute_90", "9.0" and "H100"; 0: none. */
 static long
 meant_capability(const char *name, bool *exact)
 {

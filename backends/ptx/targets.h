@@ -10,8 +10,8 @@
 extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_sm100, target_sm103,
     target_sm120;
 
-/* "Matrix multiply-accumulate operation using mma instruction": m16n8k16 from sm_80 on.  ldmatrix brings either way
- * of lying. */
+/* "Matrix multiply-accumulate operation using mma instruction": m16n8k16 from sm_80 on.  ldmatrix
+ * brings either way of lying. */
 #define WARP_MMA(DTYPE, NAME)                                                                      \
     {                                                                                              \
         .a_type = DTYPE, .b_type = DTYPE, .issuer = BY_WARP, .done = DONE_IN_LINE, .m = MMA_ROWS,  \
@@ -42,8 +42,9 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
     WARP_MMA(DT_F16, "f16"), WARP_MMA(DT_BF16, "bf16"), WARP_MMA_I8(DT_I8, DT_I8, "s8.s8"),        \
         WARP_MMA_I8(DT_I8, DT_U8, "s8.u8"), WARP_MMA_I8(DT_U8, DT_I8, "u8.s8"),                    \
         WARP_MMA_I8(DT_U8, DT_U8, "u8.u8"), WARP_MMA_TF32
-/* Floats of 8 bits, from sm_89 on.  Of their sums Ada keeps 13 bits of fraction (SageAttention2, arXiv 2411.10958), as wgmma
- * does; sm_90 unpacks them for f16.  Of the others nothing is known: they are taken to be as Ada. */
+/* Floats of 8 bits, from sm_89 on.  Of their sums Ada keeps 13 bits of fraction (SageAttention2,
+ * arXiv 2411.10958), as wgmma does; sm_90 unpacks them for f16.  Of the others nothing is known:
+ * they are taken to be as Ada. */
 #define WARP_FLOAT_MMA_8(A, B, NAMES) WARP_MMA_8(A, B, "f32." NAMES ".f32", MMA_NARROW_SUMS, "8.4")
 #define WARP_FLOAT_MMAS_8                                                                          \
     WARP_FLOAT_MMA_8(DT_E4M3, DT_E4M3, "e4m3.e4m3"),                                               \
@@ -51,8 +52,9 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         WARP_FLOAT_MMA_8(DT_E5M2, DT_E4M3, "e5m2.e4m3"),                                           \
         WARP_FLOAT_MMA_8(DT_E5M2, DT_E5M2, "e5m2.e5m2")
 
-/* With a scale for each 32 of k, or 16 of e2m1, of which two are a byte here: then k is that of bytes.  Beside 8 bits an e2m1 has
- * bits 2 to 5 of a byte.  ("Block scaling"; that sums are narrow is taken from above.) */
+/* With a scale for each 32 of k, or 16 of e2m1, of which two are a byte here: then k is that of
+ * bytes.  Beside 8 bits an e2m1 has bits 2 to 5 of a byte.  ("Block scaling"; that sums are narrow
+ * is taken from above.) */
 #define WARP_SCALED_MMA(A, B, SHAPE, KIND, NAMES, SUMS, SCALES, SCALE, SCALE_NAME)                 \
     {                                                                                              \
         .a_type = A, .b_type = B, .issuer = BY_WARP, .done = DONE_IN_LINE, .m = MMA_ROWS,          \
@@ -101,7 +103,8 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
     }
 /* n of integers is a multiple of 16 (or 8 or 24). */
 #define GROUP_MMA_I8(A, B, NAMES, VERSION) GROUP_MMA_8(A, B, "s32." NAMES, 16, 0, VERSION)
-/* Of sums of floats 13 bits of fraction are kept (measured: each instruction cuts products and sum there). */
+/* Of sums of floats 13 bits of fraction are kept (measured: each instruction cuts products and sum
+ * there). */
 #define GROUP_FLOAT_MMA_8(A, B, NAMES) GROUP_MMA_8(A, B, "f32." NAMES, 8, MMA_NARROW_SUMS, NULL)
 /* k is 8 for tf32, which lies along k; what is not rounded is cut. */
 #define GROUP_MMA_TF32                                                                             \
@@ -121,8 +124,9 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         GROUP_FLOAT_MMA_8(DT_E5M2, DT_E4M3, "e5m2.e4m3"),                                          \
         GROUP_FLOAT_MMA_8(DT_E5M2, DT_E5M2, "e5m2.e5m2"), GROUP_MMA_TF32
 
-/* "tcgen05.mma", kind f16, one block: m is 128, n a multiple of 16 up to 256, k 16 for 16-bit elements, which may lie
- * either way in shared memory; the result lies in tensor memory, and the first operand may. */
+/* "tcgen05.mma", kind f16, one block: m is 128, n a multiple of 16 up to 256, k 16 for 16-bit
+ * elements, which may lie either way in shared memory; the result lies in tensor memory, and the
+ * first operand may. */
 #define TENSOR_MMA(DTYPE, CODE)                                                                    \
     {                                                                                              \
         .a_type = DTYPE, .b_type = DTYPE, .issuer = BY_THREAD, .done = DONE_BY_BARRIER,            \
@@ -132,8 +136,9 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
         .mnemonic = "tcgen05.mma.cta_group::1.kind::f16"                                           \
     }
-/* The same of two blocks: m is 256, half of it in each; each has half of the second operand's n.  (The ISA has n in steps of
- * 16; in steps of 32 a half is what one block's form takes, and CUTLASS takes no other.) */
+/* The same of two blocks: m is 256, half of it in each; each has half of the second operand's n.
+ * (The ISA has n in steps of 16; in steps of 32 a half is what one block's form takes, and CUTLASS
+ * takes no other.) */
 #define PAIR_MMA(DTYPE, CODE)                                                                      \
     {                                                                                              \
         .a_type = DTYPE, .b_type = DTYPE, .issuer = BY_THREAD, .done = DONE_BY_BARRIER,            \
@@ -146,8 +151,8 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
 #define TENSOR_MMAS                                                                                \
     TENSOR_MMA(DT_F16, 0), TENSOR_MMA(DT_BF16, 1), PAIR_MMA(DT_F16, 0), PAIR_MMA(DT_BF16, 1)
 
-/* Kind tf32: k is 8, operands are in shared memory along k.  (Across it they lie under a swizzle of their own, 128 bytes in
- * pieces of 32.) */
+/* Kind tf32: k is 8, operands are in shared memory along k.  (Across it they lie under a swizzle of
+ * their own, 128 bytes in pieces of 32.) */
 #define THREAD_MMA_TF32(KIND, ROWS, STEP, BLOCKS)                                                  \
     {                                                                                              \
         .a_type = DT_TF32, .b_type = DT_TF32, .issuer = BY_THREAD, .done = DONE_BY_BARRIER,        \
@@ -160,8 +165,8 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
     THREAD_MMA_TF32("tcgen05.mma.cta_group::1.kind::tf32", TMEM_LANES, TMEM_STEP, 0),              \
         THREAD_MMA_TF32("tcgen05.mma.cta_group::2.kind::tf32", 2 * TMEM_LANES, 2 * TMEM_STEP, 2)
 
-/* Of 8 bits: k is 32, operands are in shared memory.  (Those that consumers write are not in tensor memory yet.)  ROWS: of all
- * BLOCKS together; 0: of one. */
+/* Of 8 bits: k is 32, operands are in shared memory.  (Those that consumers write are not in tensor
+ * memory yet.)  ROWS: of all BLOCKS together; 0: of one. */
 #define THREAD_MMA_8(A, A_CODE, B, B_CODE, KIND, SUM, MAJOR, ROWS, STEP, BLOCKS)                   \
     {                                                                                              \
         .a_type = A, .b_type = B, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .m = ROWS,         \
@@ -191,8 +196,8 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         FORM(DT_E5M2, 1, DT_E5M2, 1)
 #define TENSOR_FLOAT_MMAS_8 FLOAT_MMAS_8(TENSOR_FLOAT_MMA_8), FLOAT_MMAS_8(PAIR_FLOAT_MMA_8)
 
-/* The same with scales in tensor memory for each 32 of k, or 16 of e2m1, of which two are a byte here: k is that of bytes.
- * ("Block scaling for tcgen05.mma".  Of 4 bits operands lie along k.) */
+/* The same with scales in tensor memory for each 32 of k, or 16 of e2m1, of which two are a byte
+ * here: k is that of bytes. ("Block scaling for tcgen05.mma".  Of 4 bits operands lie along k.) */
 #define TENSOR_SCALED_MMA(A, A_CODE, B, B_CODE, KIND, MAJOR, SCALES, SCALE, VERSION)               \
     {                                                                                              \
         .a_type = A, .b_type = B, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .m = TMEM_LANES,   \
@@ -215,8 +220,9 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         .kind = COPY_ASYNC, .issuer = BY_THREAD, .done = DONE_BY_GROUP, .unit = 4, .most = 16      \
     }
 
-/* "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", from sm_90 on; limits of boxes: CUDA Driver API,
- * cuTensorMapEncodeTiled.  What goes to memory is known to have been read, not to have arrived. */
+/* "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", from sm_90 on; limits of boxes: CUDA
+ * Driver API, cuTensorMapEncodeTiled.  What goes to memory is known to have been read, not to have
+ * arrived. */
 #define TENSOR_COPY(KIND, ...)                                                                     \
     {                                                                                              \
         .kind = KIND, .issuer = BY_THREAD, .unit = BOX_UNIT, .box = BOX_MOST, .rank = BOX_RANK,    \
@@ -226,10 +232,11 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
     TENSOR_COPY(COPY_TENSOR_LOAD, DONE_BY_BARRIER, .from = DT_F32, .to = DT_TF32),                 \
         TENSOR_COPY(COPY_TENSOR_STORE, DONE_BY_GROUP), TENSOR_COPY(COPY_TENSOR_ADD, DONE_BY_GROUP)
 
-/* The chips' LoopTimes: fitted to 40 kernels measured on an H200; those that do not spill are within 13 %,
- * those that do within 30 %, on the slow side but for one (tests/api/unit/test_cost.c).  Of other chips nothing
- * was measured: they are taken to be the same.  What spilled registers cost is not to be foreseen where nearly
- * all are alive at once; from nothing to a quarter was measured. */
+/* The chips' LoopTimes: fitted to 40 kernels measured on an H200; those that do not spill are
+ * within 13 %, those that do within 30 %, on the slow side but for one
+ * (tests/api/unit/test_cost.c).  Of other chips nothing was measured: they are taken to be the
+ * same.  What spilled registers cost is not to be foreseen where nearly all are alive at once; from
+ * nothing to a quarter was measured. */
 #define H200_LOOPS                                                                                 \
     {                                                                                              \
         .not_hidden = 0.12, .rest_not_hidden = {0.86, 0.53, 0.36}, .barrier_wait = 110,            \
@@ -238,22 +245,24 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         .begin = 3000, .fill = 0.33                                                                \
     }
 
-/* The ConsumerTimes of what is around the arithmetic of a loop: tiles, blocks, stores, a loop of nothing but products;
- * sm90.c says how they were measured on an H200. */
+/* The ConsumerTimes of what is around the arithmetic of a loop: tiles, blocks, stores, a loop of
+ * nothing but products; sm90.c says how they were measured on an H200. */
 #define H200_TILES                                                                                 \
     .tile = 349, .fill = 0.331, .block = 3200, .store_bytes = 11.1, .launch = 6000,                \
     .mmas_power = 8, .swap_ab = 1.01
 
-/* LaunchTimes; sm90.c says how they were measured on an H200.  FEW: of forms for few elements, where launches were timed. */
+/* LaunchTimes; sm90.c says how they were measured on an H200.  FEW: of forms for few elements,
+ * where launches were timed. */
 #define H200_LAUNCHES(FEW)                                                                         \
     {                                                                                              \
         .tile = 2400, .store_bytes = 100, .mask = 6, .iteration = 1.07, .in_order = 1.07,          \
         .cold = 12, .few_more = FEW                                                                \
     }
 
-/* Registers of a thread in roles {producer, consumer}, by the number of consumers: the 64 K of an SM over one warp
- * group that copies and n that compute, in steps of REGISTER_STEP.  DYNAMIC_REGISTERS: with the dynamic tile
- * scheduler the producer computes indices, too.  Measured on an H200: docs/lab/attention-sm90.md. */
+/* Registers of a thread in roles {producer, consumer}, by the number of consumers: the 64 K of an
+ * SM over one warp group that copies and n that compute, in steps of REGISTER_STEP.
+ * DYNAMIC_REGISTERS: with the dynamic tile scheduler the producer computes indices, too.  Measured
+ * on an H200: docs/lab/attention-sm90.md. */
 /* clang-format off */
 #define ROLE_REGISTERS {{0, 0}, {56, 240}, {24, 240}, {32, 160}, {32, 112}}
 #define HALF_REGISTERS {40, 208} /* two blocks of 128 registers for each thread at their start */

@@ -198,8 +198,8 @@ map_type(LaunchArgs *args, LaunchMap *map, const char *name, uint32_t *bits)
     return true;
 }
 
-/* ^-1x-1^0x0 behind the box of an im2col map: the corners of the box of pixels; ^w^-1^0 and ^w128^-1^0
- * behind that of one for im2col::w and im2col::w::128. */
+/* ^-1x-1^0x0 behind the box of an im2col map: the corners of the box of pixels; ^w^-1^0 and
+ * ^w128^-1^0 behind that of one for im2col::w and im2col::w::128. */
 static bool
 map_corners(LaunchArgs *args, const char *word, LaunchMap *map, const char **more)
 {

@@ -1,8 +1,8 @@
 /* launch_args.h - the arguments of a launch, from words on a command line.
  *
  * What simrun and tilerun share.  It knows neither the simulator nor a GPU: the words become values
- * and buffers, with a list of the places that get the address of a buffer, and of the tensor maps that
- * somebody has to make once the buffers have addresses.  Nothing here prints or exits.
+ * and buffers, with a list of the places that get the address of a buffer, and of the tensor maps
+ * that somebody has to make once the buffers have addresses.  Nothing here prints or exits.
  */
 #ifndef TILEC_LAUNCH_ARGS_H
 #define TILEC_LAUNCH_ARGS_H

@@ -1,9 +1,9 @@
 /* sim.h - the public interface of the PTX simulator (library `tilec_sim`).
  *
- * The simulator reads PTX text from any compiler and runs it on the CPU with the semantics of the PTX ISA.
- * It reports races, hangs, reads of data that has not arrived, accesses out of bounds and other faults as
- * findings.  It needs no GPU, depends only on libc, libm and pthreads, never calls exit() and never writes
- * to stdout or stderr by itself.
+ * The simulator reads PTX text from any compiler and runs it on the CPU with the semantics of the
+ * PTX ISA. It reports races, hangs, reads of data that has not arrived, accesses out of bounds and
+ * other faults as findings.  It needs no GPU, depends only on libc, libm and pthreads, never calls
+ * exit() and never writes to stdout or stderr by itself.
  *
  *     SimDevice *dev = sim_device_new();
  *     SimError err;
@@ -60,8 +60,8 @@ void sim_device_free(SimDevice *dev); /* also frees every allocation and module 
  * Returns 0 when out of memory. */
 uint64_t sim_alloc(SimDevice *dev, size_t bytes, const char *name);
 bool sim_free(SimDevice *dev, uint64_t address);
-/* Limits further allocations (sim_alloc and variables of modules) to `bytes` in total; freed memory is not
- * credited.  Without a call the only limit is the host's memory. */
+/* Limits further allocations (sim_alloc and variables of modules) to `bytes` in total; freed memory
+ * is not credited.  Without a call the only limit is the host's memory. */
 void sim_device_limit(SimDevice *dev, uint64_t bytes);
 
 /* Copies to or from device memory.  False if the range is not inside one allocation. */
@@ -71,7 +71,8 @@ bool sim_fill(SimDevice *dev, uint64_t address, int byte, size_t bytes);
 
 /* Declares bytes initialised or not without touching them. */
 bool sim_mark(SimDevice *dev, uint64_t address, size_t bytes, bool initialised);
-/* What lies in memory, to be put back; no allocation may come or go between.  NULL: no memory for it. */
+/* What lies in memory, to be put back; no allocation may come or go between.  NULL: no memory for
+ * it. */
 typedef struct SimSaved SimSaved;
 SimSaved *sim_device_save(const SimDevice *dev);
 void sim_device_restore(SimDevice *dev, const SimSaved *saved);
@@ -122,8 +123,8 @@ uint64_t sim_global_find(const SimModule *mod, const char *name, size_t *size);
 
 const char *sim_module_target(const SimModule *mod); /* "sm_90a" */
 
-/* What the mbarrier at a byte of a kernel's shared memory is called, "$A_0 full, 2 of 4", by the comments that tilec writes with
- * -lineinfo; false: they do not say. */
+/* What the mbarrier at a byte of a kernel's shared memory is called, "$A_0 full, 2 of 4", by the
+ * comments that tilec writes with -lineinfo; false: they do not say. */
 bool sim_barrier_name(const SimModule *mod, const char *entry, uint32_t at, char *text, size_t size);
 
 /* ------------------------------------------------------------------------ tensor maps */
@@ -142,16 +143,16 @@ typedef struct SimTensorMap {
     uint32_t swizzle;    /* 0 none, 1 32B, 2 64B, 3 128B, 4.. as the driver */
     uint32_t l2_promotion;
     uint32_t fill; /* 0 zeros, 1 NaN */
-    /* cuTensorMapEncodeIm2col: box is then {channels of a pixel, pixels}, and these are the corners of the
-     * pixels' box in the dimensions between the first and the last, offsets from the tensor's; of
-     * cuTensorMapEncodeIm2colWide those of the second dimension */
+    /* cuTensorMapEncodeIm2col: box is then {channels of a pixel, pixels}, and these are the corners
+     * of the pixels' box in the dimensions between the first and the last, offsets from the
+     * tensor's; of cuTensorMapEncodeIm2colWide those of the second dimension */
     uint32_t im2col; /* 0 tiled, 1 im2col, 2 im2col::w, 3 im2col::w::128 */
     int32_t lower[3], upper[3];
 } SimTensorMap;
 
-/* Checks the driver's rules and writes 128 bytes to pass as the kernel's parameter.  They are in the
- * simulator's own format, which the CUDA driver does not read, nor does the simulator read the driver's.
- * On failure returns false and fills `*err` (which may be NULL). */
+/* Checks the driver's rules and writes 128 bytes to pass as the kernel's parameter.  They are in
+ * the simulator's own format, which the CUDA driver does not read, nor does the simulator read the
+ * driver's. On failure returns false and fills `*err` (which may be NULL). */
 bool sim_tensor_map_encode(const SimTensorMap *map, void *out128, SimError *err);
 
 /* ------------------------------------------------------------------------ launching */
@@ -163,8 +164,8 @@ typedef struct SimDealt {
     size_t drawn_count;
 } SimDealt;
 
-/* In place of a counter's address: cluster launch control.  What is drawn is the number of a cluster that does not begin; where
- * there is none of that number, the request fails. */
+/* In place of a counter's address: cluster launch control.  What is drawn is the number of a
+ * cluster that does not begin; where there is none of that number, the request fails. */
 enum { SIM_LAUNCHES = 1 };
 
 typedef struct SimLaunch {
@@ -175,14 +176,16 @@ typedef struct SimLaunch {
     uint32_t dynamic_shared; /* bytes */
     void *const *args;       /* pointers to the values, in order, as for cuLaunchKernel */
     size_t arg_count;
-    const void *param_bytes; /* the packed parameter block (SimParam.offset); if set, replaces args */
+    /* the packed parameter block (SimParam.offset); if set, replaces args */
+    const void *param_bytes;
     size_t param_size;
 
-    /* schedules and asynchronous completion times are drawn from it, and which products and sums are one multiply-add
-     * (sim_contract.c: what ptxas makes one of under 0, nothing under 1) */
+    /* schedules and asynchronous completion times are drawn from it, and which products and sums
+     * are one multiply-add (sim_contract.c: what ptxas makes one of under 0, nothing under 1) */
     uint64_t seed;
     uint64_t
-        seeds_before; /* of a series: the first seed draws the multiply-adds, since all run the same code */
+        /* of a series: the first seed draws the multiply-adds, since all run the same code */
+        seeds_before;
     bool checks;      /* races, uninitialised reads, asynchronous hazards (bounds are always on) */
     uint32_t threads; /* host threads; 0: one per core.  With 1 a run repeats exactly */
     /* findings (pairs of lines) to keep of each kind and level; all are counted */
@@ -194,11 +197,11 @@ typedef struct SimLaunch {
     bool late; /* a warp runs as late as it can, each in turn: finds phases that pass without one */
     /* keep what every n-th cluster's warps did, from the first on, in SimReport.trace; 0: none */
     uint64_t trace_every;
-    /* and run no others: what they would have written is missing; an atom.add that gives what was there counts for them,
-     * too, so that a counter deals out tiles as to all */
+    /* and run no others: what they would have written is missing; an atom.add that gives what was
+     * there counts for them, too, so that a counter deals out tiles as to all */
     bool trace_only;
-    /* or run and keep these clusters, and no others; NULL: not.  From `counter` they draw what is said, then `drawn_last`;
-     * as often as they like */
+    /* or run and keep these clusters, and no others; NULL: not.  From `counter` they draw what is
+     * said, then `drawn_last`; as often as they like */
     const SimDealt *dealt;
     size_t dealt_count;
     uint64_t counter, drawn_last; /* counter: an address, or SIM_LAUNCHES; 0: none */
@@ -209,8 +212,9 @@ typedef struct SimLaunch {
 
 /* Checks on, seed 0, one host thread a core, grid 1x1x1, block and cluster as the entry says. */
 SimLaunch sim_launch_defaults(void);
-/* For commands: each block of a launch takes some MB for a short time, which stay with the process for the next one. Got from
- * the system anew, page by page, they would cost more than a quarter of the time. */
+/* For commands: each block of a launch takes some MB for a short time, which stay with the process
+ * for the next one. Got from the system anew, page by page, they would cost more than a quarter of
+ * the time. */
 void sim_keep_memory(void);
 
 typedef enum SimFindingKind {
@@ -240,8 +244,9 @@ const char *sim_finding_name(SimFindingKind kind); /* "race", "out-of-bounds", .
 /* clang-format off */
 typedef enum SimLevel {
     SIM_FAULT, /* the ISA forbids it or leaves its result open */
-    SIM_NOTE,  /* the ISA's text does not allow it, but assemblers and chips give it one meaning, and
-                  shipped code relies on that (docs/simulator.md says which) */
+    /* the ISA's text does not allow it, but assemblers and chips give it one meaning, and shipped
+     * code relies on that (docs/simulator.md says which) */
+    SIM_NOTE,
     SIM_LEVEL_COUNT
 } SimLevel;
 /* clang-format on */
@@ -328,7 +333,8 @@ typedef struct SimTracedWarp {
     size_t event_count;
 } SimTracedWarp;
 
-/* A line of global memory that an instruction reads or writes, once; bulk copies when they are issued. */
+/* A line of global memory that an instruction reads or writes, once; bulk copies when they are
+ * issued. */
 typedef struct SimTouch {
     uint64_t line;        /* its address by SIM_LINE_BYTES */
     uint32_t warp, event; /* whose, of the cluster's warps, and which of its events */
@@ -360,7 +366,8 @@ typedef struct SimTracedCluster {
     size_t touch_count;
     SimArea *areas;
     size_t area_count;
-    /* what it drew from a counter: atom.add that gives what was there; of several counters, the first, and told so */
+    /* what it drew from a counter: atom.add that gives what was there; of several counters, the
+     * first, and told so */
     uint64_t *drawn, counter, step;
     size_t drawn_count;
     bool counters;
@@ -415,28 +422,31 @@ typedef struct SimReport {
 SimReport *sim_launch(SimModule *mod, const SimLaunch *launch);
 void sim_report_free(SimReport *report);
 
-/* Prints the error, the findings (a paragraph each, beginning with its level) and their number, as text for
- * people. */
+/* Prints the error, the findings (a paragraph each, beginning with its level) and their number, as
+ * text for people. */
 void sim_report_print(const SimReport *report, FILE *out);
 
 /* "S-RACE": the name under which `tilec explain` has the kind, and SARIF. */
 enum { SIM_RULE_LENGTH = 32 };
 void sim_finding_rule(SimFindingKind kind, char out[SIM_RULE_LENGTH]);
 
-/* SARIF 2.1.0 of several reports: begin, add each, end.  `before`: how many findings were added before; gives how many there
- * are then.  `ptx`: the file. */
+/* SARIF 2.1.0 of several reports: begin, add each, end.  `before`: how many findings were added
+ * before; gives how many there are then.  `ptx`: the file. */
 void sim_sarif_begin(FILE *out);
 size_t sim_sarif_add(FILE *out, const SimReport *report, const char *ptx, size_t before);
 void sim_sarif_end(FILE *out);
 
-/* Findings that are known: lines `KIND FILE:LINE`, with * for any kind or line; FILE by the last parts of its path, the source's
- * where `.loc` gives one, or the PTX's.  NULL: `error` says what is wrong with which line. */
+/* Findings that are known: lines `KIND FILE:LINE`, with * for any kind or line; FILE by the last
+ * parts of its path, the source's where `.loc` gives one, or the PTX's.  NULL: `error` says what is
+ * wrong with which line. */
 typedef struct SimSuppressions SimSuppressions;
 SimSuppressions *sim_suppressions_read(const char *text, SimError *error);
 void sim_suppressions_free(SimSuppressions *suppressions);
-/* Takes them out of the report and gives how many these were; without other faults its status is SIM_STATUS_OK then. */
+/* Takes them out of the report and gives how many these were; without other faults its status is
+ * SIM_STATUS_OK then. */
 size_t sim_report_suppress(SimReport *report, const SimSuppressions *suppressions, const char *ptx);
-/* The line of the next suppression that has matched nothing so far, `from` (0 at first) on; 0: no more. */
+/* The line of the next suppression that has matched nothing so far, `from` (0 at first) on; 0: no
+ * more. */
 uint32_t sim_suppression_unused(const SimSuppressions *suppressions, size_t *from);
 
 #ifdef __cplusplus

@@ -19,9 +19,10 @@ void *sim_arena_alloc(SimArena *arena, size_t bytes); /* zeroed, 16-byte aligned
 char *sim_arena_copy(SimArena *arena, const char *text, size_t length); /* with a final NUL */
 void sim_arena_free(SimArena *arena);
 
-/* As those of the C library, for what kernels need while they run.  That one has failed is remembered by
- * the thread, and ends its launch as out of memory (sim_run.c), whatever the caller does without: a
- * check that is not made, or a product that does not land, must not pass for a result. */
+/* As those of the C library, for what kernels need while they run.  That one has failed is
+ * remembered by the thread, and ends its launch as out of memory (sim_run.c), whatever the caller
+ * does without: a check that is not made, or a product that does not land, must not pass for a
+ * result. */
 void *sim_malloc(size_t bytes);
 void *sim_calloc(size_t count, size_t size);
 void *sim_realloc(void *block, size_t bytes);

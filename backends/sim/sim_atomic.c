@@ -117,8 +117,8 @@ draws(const SimInsn *insn, const SimMemory *m)
            (insn->type == SIM_U32 || insn->type == SIM_S32 || insn->type == SIM_U64);
 }
 
-/* A launch of which one SM's clusters run: the others would draw from a counter as often.  What is added to memory
- * for its sum (red) stays. */
+/* A launch of which one SM's clusters run: the others would draw from a counter as often.  What is
+ * added to memory for its sum (red) stays. */
 static uint64_t
 step_of(const SimWarp *warp, const SimInsn *insn, const SimMemory *m, uint64_t b)
 {
@@ -242,7 +242,8 @@ type_allowed(AtomicOp op, SimType type)
     }
 }
 
-/* "Half precision" in 9.7.13.5 and 9.7.13.6: such types want .noftz, and .bf16 and vectors want sm_90. */
+/* "Half precision" in 9.7.13.5 and 9.7.13.6: such types want .noftz, and .bf16 and vectors want
+ * sm_90. */
 static bool
 words_fit(SimDecode *dx, SimType type, bool vector, bool noftz)
 {

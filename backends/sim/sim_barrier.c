@@ -152,9 +152,9 @@ check_arrival(SimWarp *warp, const SimInsn *insn, SimNamedBarrier *b, uint32_t i
     if (b->arrived && b->expected != expected)
         sim_find(warp, SIM_FIND_BARRIER, -1, 0, &place,
                  "barrier %u is used with different thread counts at the same time", id);
-    /* The phase counts threads, whoever they are: an arrive and then a sync of one warp count twice,
-     * and only red is not to be mixed with arrive (9.7.13.1).  An aligned warp that was here before has
-     * arrived only, since sync and red wait. */
+    /* The phase counts threads, whoever they are: an arrive and then a sync of one warp count
+     * twice, and only red is not to be mixed with arrive (9.7.13.1).  An aligned warp that was here
+     * before has arrived only, since sync and red wait. */
     if (insn->mode[4] && b->warps >> warp->index & 1 && insn->mode[0] != BAR_SYNC)
         sim_find(warp, SIM_FIND_BARRIER, -1, 0, &place,
                  insn->mode[0] == BAR_RED

@@ -1,13 +1,14 @@
 /* sim_contract.c - a product that is added to something, rounded once.
  *
- * Additions and multiplications without a rounding modifier round to nearest, and "may be optimized aggressively by the code
- * optimizer": ptxas makes one multiply-add of a product and a sum wherever neither says .rn, at -O0, too (PTX ISA 9.7.3, 9.7.4).
- * A program must be right both ways.  Pairs of instructions are found when a function is decoded, and each launch draws
- * which of them are one: seed 0 those that ptxas makes one of, whose product is read by such sums alone; seed 1 none; any
- * other each by itself.
+ * Additions and multiplications without a rounding modifier round to nearest, and "may be optimized
+ * aggressively by the code optimizer": ptxas makes one multiply-add of a product and a sum wherever
+ * neither says .rn, at -O0, too (PTX ISA 9.7.3, 9.7.4). A program must be right both ways.  Pairs
+ * of instructions are found when a function is decoded, and each launch draws which of them are
+ * one: seed 0 those that ptxas makes one of, whose product is read by such sums alone; seed 1 none;
+ * any other each by itself.
  *
- * A pair lies in a basic block, so that whatever reads the product has it of that multiplication; copies and changes of sign
- * may be between.  The product's own result stays for its other readers.
+ * A pair lies in a basic block, so that whatever reads the product has it of that multiplication;
+ * copies and changes of sign may be between.  The product's own result stays for its other readers.
  */
 #include "sim_contract.h"
 
@@ -45,7 +46,8 @@ typedef struct Finder {
     SimFunction *fn;
     Held *held;        /* by row of the registers */
     uint32_t *written; /* likewise: 1 + the last instruction that wrote it */
-    bool *elsewhere; /* by instruction: a product that other instructions read than sums of its block */
+    /* by instruction: a product that other instructions read than sums of its block */
+    bool *elsewhere;
     uint32_t block;
 } Finder;
 

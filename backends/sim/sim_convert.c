@@ -384,10 +384,10 @@ decode_cvt(SimDecode *dx)
     return true;
 }
 
-/* cvt.rs: stochastic rounding.  Of the bits that the format has no room for, and random ones, the carry
- * decides.  Which random bits each source takes the ISA shows as figures: here 13 (f16) or 16 (bf16) of
- * the upper half for the first of two sources and of the lower for the second; of four sources the first
- * two have all 16 of the upper half, the others the lower. */
+/* cvt.rs: stochastic rounding.  Of the bits that the format has no room for, and random ones, the
+ * carry decides.  Which random bits each source takes the ISA shows as figures: here 13 (f16) or 16
+ * (bf16) of the upper half for the first of two sources and of the lower for the second; of four
+ * sources the first two have all 16 of the upper half, the others the lower. */
 typedef struct Stochastic {
     SimType type;
     int mantissa, lowest; /* exponent of the smallest normal number */

@@ -187,7 +187,8 @@ typedef struct SimGlobalVar {
     size_t size;
 } SimGlobalVar;
 
-/* What instructions of every target ask of the one at hand: a row for each of which there is something to say. */
+/* What instructions of every target ask of the one at hand: a row for each of which there is
+ * something to say. */
 typedef struct SimTarget {
     uint32_t capability; /* 90; 0: the module names none */
     bool known_sums;     /* products of mma.sync and wmma are summed as by sim_matrix_sm90 */
@@ -224,9 +225,10 @@ struct SimModule {
     size_t shared_address_count, shared_address_capacity;
     uint64_t heap; /* of the kernels' malloc, 0 none: SIM_HEAP_BYTES */
     size_t heap_used;
-    uint64_t grid_workspace; /* of cooperative groups, two words that are zero at a launch; 0 none */
-    bool takes_clusters;     /* has clusterlaunchcontrol.try_cancel */
-    uint32_t shared_bytes;   /* static shared memory that every entry has */
+    /* of cooperative groups, two words that are zero at a launch; 0 none */
+    uint64_t grid_workspace;
+    bool takes_clusters;   /* has clusterlaunchcontrol.try_cancel */
+    uint32_t shared_bytes; /* static shared memory that every entry has */
 };
 
 /* sim_names.c: keeps the comments in front of a module's text. */
@@ -342,16 +344,18 @@ struct SimWarp {
     uint32_t carry;      /* the condition code register, a bit per lane (PTX ISA 9.7.2) */
     uint8_t *local;      /* lane l's stack is at local + l * local_size */
     uint32_t local_size, local_top;
-    /* Vector clocks: what this warp knows of every agent.  SIM_PLANES of them, one behind the other:
-     * in general; the part of it that a proxy fence covers (PTX ISA 8.6); and more than in general,
-     * for the order of tensor memory, and of mbarriers just initialised (sim_sync.h). */
+    /* Vector clocks: what this warp knows of every agent.  SIM_PLANES of them, one behind the
+     * other: in general; the part of it that a proxy fence covers (PTX ISA 8.6); and more than in
+     * general, for the order of tensor memory, and of mbarriers just initialised (sim_sync.h). */
     uint32_t *clock, *proxy_clock, *tensor_clock, *init_clock;
     uint32_t *
-        known_ops; /* SIM_KNOWN_OPS of its ops that it knows, and as many known to the proxy (sim_shadow.c) */
+        /* SIM_KNOWN_OPS of its ops that it knows, and as many known to the proxy (sim_shadow.c) */
+        known_ops;
     struct SimWarpSync *sync; /* fences and relaxed accesses */
     uint32_t lane_epoch;      /* counts what orders the lanes of the warp among themselves */
     uint32_t lane_whole;      /* the one that began when all of them were last in order */
-    /* [l][m]: before which epoch lane l knows what lane m did; NULL before some lanes alone were put in order. */
+    /* [l][m]: before which epoch lane l knows what lane m did; NULL before some lanes alone were
+     * put in order. */
     uint32_t (*lane_known)[SIM_LANES];
     uint32_t lanes_clock;   /* its own clock when its lanes were last in order among themselves */
     uint32_t written_clock; /* and when it last stored to shared memory */
@@ -545,8 +549,8 @@ void sim_warp_return(SimWarp *warp, uint32_t mask);
  * (or was forced on).  When false, return SIM_STALL.  Reports what can never become right. */
 bool sim_warp_gather(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t needed);
 
-/* The same for an op with a member mask in each lane: which of the lanes have all their members here.
- * Return the step of sim_warp_members_step (sim_warp.h). */
+/* The same for an op with a member mask in each lane: which of the lanes have all their members
+ * here. Return the step of sim_warp_members_step (sim_warp.h). */
 uint32_t sim_warp_gather_members(SimWarp *warp, const SimInsn *insn, uint32_t mask,
                                  const uint32_t *members);
 

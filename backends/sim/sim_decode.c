@@ -264,8 +264,8 @@ dec_slot(SimDecode *dx, SimSlot slot)
     return true;
 }
 
-/* Registers get a place in the frame when they are first used.  All begin at multiples of a row, but
- * for predicates, which have rows of their own: who watches a row watches one register. */
+/* Registers get a place in the frame when they are first used.  All begin at multiples of a row,
+ * but for predicates, which have rows of their own: who watches a row watches one register. */
 static SimSlot
 place_register(SimDecode *dx, const PtxSymbol *symbol, uint32_t index)
 {
@@ -666,7 +666,8 @@ refused(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return sim_fail(warp, "%s", error->message);
 }
 
-/* What the simulator cannot do refuses the function that has it, and who calls that, not the module. */
+/* What the simulator cannot do refuses the function that has it, and who calls that, not the
+ * module. */
 static void
 refuse(PtxFile *file, SimFunction *fn)
 {

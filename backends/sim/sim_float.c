@@ -450,7 +450,8 @@ fast_form(const SimInsn *insn)
     }
 }
 
-/* What an operation without a rounding modifier is to an assembler.  (ptxas 12.9 and 13.0 do not heed those of f32x2.) */
+/* What an operation without a rounding modifier is to an assembler.  (ptxas 12.9 and 13.0 do not
+ * heed those of f32x2.) */
 static uint8_t
 contracts(FloatOp op, SimType type, int rounding, uint32_t flags)
 {

@@ -102,8 +102,8 @@ call(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return warp->run->stop ? SIM_FATAL : SIM_JUMP;
 }
 
-/* Whether results and arguments are as many, and as large, as the function's; they are copied by its
- * sizes. */
+/* Whether results and arguments are as many, and as large, as the function's; they are copied by
+ * its sizes. */
 static bool
 fits(const SimFunction *fn, const SimLocalVar *vars, size_t results, size_t args)
 {

@@ -2,9 +2,9 @@
  *
  * As in sim_shadow.c every 4-byte cell remembers its last writer, byte by byte where several warps
  * share a cell, but of the readers only two: the last ones that are not ordered before each other.
- * A write that races with an older reader can be missed under one seed.  In a page that was only ever
- * accessed by whole groups of 16 bytes a group has one cell, with four readers.  Clusters run on
- * several host threads, so a cell is looked at under a lock.
+ * A write that races with an older reader can be missed under one seed.  In a page that was only
+ * ever accessed by whole groups of 16 bytes a group has one cell, with four readers.  Clusters run
+ * on several host threads, so a cell is looked at under a lock.
  */
 #include <stdlib.h>
 
@@ -405,8 +405,8 @@ same_group(const Group *a, const Group *b)
 }
 _Static_assert(sizeof(Group) == 68, "same_group() compares all of it");
 
-/* Whole groups.  Those that are like the one before become what it became, if that was all; or with another reader in
- * place of the one that was drawn. */
+/* Whole groups.  Those that are like the one before become what it became, if that was all; or with
+ * another reader in place of the one that was drawn. */
 static void
 access_groups(Access *a, struct SimGlobalPage *page, uint32_t group, uint32_t count, size_t offset)
 {

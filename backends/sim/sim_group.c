@@ -21,8 +21,8 @@ sim_warp_gather(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t need
     return true;
 }
 
-/* The lanes that wait at a bar.warp.sync, here or at another one, and name the mask: they meet, wherever
- * they are (9.7.13.2). */
+/* The lanes that wait at a bar.warp.sync, here or at another one, and name the mask: they meet,
+ * wherever they are (9.7.13.2). */
 static uint32_t
 lanes_at_bar_warp(SimWarp *warp, uint32_t named)
 {

@@ -43,8 +43,8 @@ FOR_UNSIGNED2(xor_bits, (uint64_t)a ^ b)
 FOR_TYPES2(min, a < b ? a : b)
 FOR_TYPES2(max, a > b ? a : b)
 
-/* Division by zero gives a machine-specific value (9.7.1.9), and so does the remainder (9.7.1.10): all
- * ones, as sm_90 does. */
+/* Division by zero gives a machine-specific value (9.7.1.9), and so does the remainder (9.7.1.10):
+ * all ones, as sm_90 does. */
 #define DIV_U(a, b) ((b) ? (uint64_t)((a) / ((b) ? (b) : 1)) : ~UINT64_C(0))
 #define REM_U(a, b) ((b) ? (uint64_t)((a) % ((b) ? (b) : 1)) : ~UINT64_C(0))
 static int64_t

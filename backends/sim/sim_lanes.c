@@ -1,7 +1,8 @@
 /* sim_lanes.c - a memory access of a warp whose lanes all lie in one place. */
 #include "sim_lanes.h"
 
-/* Where the first lane points to: the address of the base, and how many bytes there are.  NULL: not one place. */
+/* Where the first lane points to: the address of the base, and how many bytes there are.  NULL: not
+ * one place. */
 static uint8_t *
 place_of(SimWarp *warp, SimSpace space, uint64_t address, SimLanes *lanes, uint64_t *start,
          uint64_t *bytes)

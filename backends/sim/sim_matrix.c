@@ -65,7 +65,8 @@ matrix_tile(float *restrict d, const float *restrict a, const float *restrict b,
     memcpy(d + 3 * n, s3, sizeof s3);
 }
 
-/* Four of k at a time over `columns` of n columns, which need not stay in a register: both are multiples of 8. */
+/* Four of k at a time over `columns` of n columns, which need not stay in a register: both are
+ * multiples of 8. */
 SIM_HOT static void
 matrix_wide(float *restrict d, const float *restrict a, const float *restrict b, uint32_t m,
             uint32_t columns, size_t n, uint32_t k)

@@ -456,7 +456,8 @@ put_value(uint8_t *to, const uint8_t *value, uint32_t size)
     }
 }
 
-/* Of a word of each lane, one after the other: two may write one place.  Which were there already. */
+/* Of a word of each lane, one after the other: two may write one place.  Which were there
+ * already. */
 static uint32_t
 store_words(uint8_t *base, const uint32_t *offset, uint32_t mask, const uint32_t *value)
 {
@@ -641,8 +642,8 @@ sim_decode_st(SimDecode *dx)
     return decode_access(dx, false);
 }
 
-/* multimem (9.7.9.16): of a multicast object with one device, the simulator's.  A ld_reduce combines one
- * value. */
+/* multimem (9.7.9.16): of a multicast object with one device, the simulator's.  A ld_reduce
+ * combines one value. */
 static bool
 decode_multimem_load(SimDecode *dx)
 {
@@ -694,8 +695,8 @@ decode_createpolicy(SimDecode *dx)
 }
 
 /* membar and fence (9.7.13.4).  mode[0]: fence.proxy.async, which covers what the warp knows;
- * mode[1]: a fence of the generic proxy, 1 for the block, 2 for more; mode[2]: of the initialisation of
- * mbarriers only. */
+ * mode[1]: a fence of the generic proxy, 1 for the block, 2 for more; mode[2]: of the
+ * initialisation of mbarriers only. */
 static SimStep
 fence(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {

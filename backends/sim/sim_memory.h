@@ -52,7 +52,8 @@ typedef enum SimOrder {
     SIM_ORDER_CTA = 8 /* the scope is the block, not more */
 } SimOrder;
 
-/* What makes a strong access of global memory one step for all host threads; NULL: none is needed. */
+/* What makes a strong access of global memory one step for all host threads; NULL: none is
+ * needed. */
 pthread_mutex_t *sim_memory_lock(const SimWarp *warp, const SimMemory *memory);
 
 struct SimDecode;

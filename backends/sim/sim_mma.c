@@ -33,7 +33,8 @@ element_k(const Shape *s, uint32_t lane, uint32_t block, uint32_t e)
     return s->per_register * (lane % 4) + 4u * s->per_register * block + e;
 }
 
-/* Register j, widened: of lanes 4 g to 4 g + 3 the elements are 4 E in a row, k from 4 E times a block on. */
+/* Register j, widened: of lanes 4 g to 4 g + 3 the elements are 4 E in a row, k from 4 E times a
+ * block on. */
 static void
 gather_a(const SimWarp *warp, const SimInsn *insn, const Shape *s, float *a)
 {
@@ -74,7 +75,8 @@ gather_b(const SimWarp *warp, const SimInsn *insn, const Shape *s, float *b)
     }
 }
 
-/* Element i of a lane is row l/4 + 8(i>>1), column 2(l%4) + (i&1): of N columns the rows of a half follow one another. */
+/* Element i of a lane is row l/4 + 8(i>>1), column 2(l%4) + (i&1): of N columns the rows of a half
+ * follow one another. */
 static uint32_t
 c_at(uint32_t lane, uint32_t i)
 {
@@ -97,8 +99,9 @@ scatter_d(uint32_t *restrict out, const float *restrict d)
         out[l] = sim_f32_result(d[2 * l]);
 }
 
-/* 8-bit types on sm_90: a product of f16 for each half of the columns, k mod 4 of 0 and 1 first, which begins
- * at zero, and an addition of C that is rounded to nearest.  (So ptxas writes it; f16 results are f16 throughout.) */
+/* 8-bit types on sm_90: a product of f16 for each half of the columns, k mod 4 of 0 and 1 first,
+ * which begins at zero, and an addition of C that is rounded to nearest.  (So ptxas writes it; f16
+ * results are f16 throughout.) */
 static void
 multiply_bytes_sm90(const Shape *s, float *d, const float *a, const float *b)
 {

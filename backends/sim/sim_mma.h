@@ -8,8 +8,8 @@
 bool sim_mma_is_form(const SimDecode *dx);
 bool sim_decode_mma_form(SimDecode *dx);
 
-/* Where the stored column p of a row (of 16) of a sparse A stands, by the metadata of the warp's lanes:
- * `bits` of an element, `k` of the whole A.  The selector is below sim_sparse_selectors. */
+/* Where the stored column p of a row (of 16) of a sparse A stands, by the metadata of the warp's
+ * lanes: `bits` of an element, `k` of the whole A.  The selector is below sim_sparse_selectors. */
 uint32_t sim_sparse_column(const uint32_t *meta, uint32_t bits, uint32_t k, uint32_t selector,
                            uint32_t row, uint32_t p);
 uint32_t sim_sparse_selectors(uint32_t bits, uint32_t k);

@@ -1,9 +1,9 @@
-/* sim_mma_forms.c - mma.sync of narrow types, with block scales, sparse, and m8n8k4 (PTX ISA 9.7.14.5,
- * 9.7.14.6).
+/* sim_mma_forms.c - mma.sync of narrow types, with block scales, sparse, and m8n8k4 (PTX ISA
+ * 9.7.14.5, 9.7.14.6).
  *
- * Fragments follow the rule of sim_mma.c with E elements in a register: of f8f6f4 kinds an element of 4
- * or 6 bits has a byte, 4 bits in its bits 2 to 5 and 6 bits in the low ones.  A sparse A is stored
- * without its zeros; metadata says where in each chunk the others stand.
+ * Fragments follow the rule of sim_mma.c with E elements in a register: of f8f6f4 kinds an element
+ * of 4 or 6 bits has a byte, 4 bits in its bits 2 to 5 and 6 bits in the low ones.  A sparse A is
+ * stored without its zeros; metadata says where in each chunk the others stand.
  */
 #include "sim_exec.h"
 #include "sim_matrix.h"
@@ -135,8 +135,8 @@ c_at(uint32_t lane, uint32_t i)
 
 /* ------------------------------------------------------------------------ products */
 
-/* Scale number i of a row of A or a column of B: of a byte and a pair (A), or a thread (B), of each quad
- * that the selectors name (9.7.14.3). */
+/* Scale number i of a row of A or a column of B: of a byte and a pair (A), or a thread (B), of each
+ * quad that the selectors name (9.7.14.3). */
 static double
 scale(const SimWarp *warp, const SimInsn *insn, const Wide *w, bool of_a, uint32_t line, uint32_t i)
 {

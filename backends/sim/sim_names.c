@@ -1,4 +1,5 @@
-/* sim_names.c - names of mbarriers, from the comments at the head of PTX that tilec made with -lineinfo:
+/* sim_names.c - names of mbarriers, from the comments at the head of PTX that tilec made with
+ * -lineinfo:
  *
  *     // kernel gemm, entry gemm
  *     //   barriers  229376 4 $A_0 full

@@ -377,8 +377,8 @@ skip_section(Reader *r) /* .section .debug_info { ... } */
     }
 }
 
-/* .nv_intermediate_source_section { .code_block { .. .source_begin text .source_end } }: what the kernel
- * was made of, in another language; its text is no PTX. */
+/* .nv_intermediate_source_section { .code_block { .. .source_begin text .source_end } }: what the
+ * kernel was made of, in another language; its text is no PTX. */
 static void
 skip_source_section(Reader *r)
 {

@@ -131,7 +131,8 @@ typedef struct PtxFile {
     size_t write_count, write_capacity;
     SimError *error;
     jmp_buf *failed;
-    /* families of mnemonics that were looked up, by a hash: a file has many lines, and few mnemonics */
+    /* families of mnemonics that were looked up, by a hash: a file has many lines, and few
+     * mnemonics */
     struct {
         const char *mnemonic;
         const struct SimFamily *family;

@@ -481,7 +481,8 @@ read_number_operand(Reader *r)
     return o;
 }
 
-/* Whether an argument list begins here; its parenthesis is read then.  Else it is a constant in parentheses. */
+/* Whether an argument list begins here; its parenthesis is read then.  Else it is a constant in
+ * parentheses. */
 static bool
 begins_list(Reader *r)
 {

@@ -90,8 +90,8 @@ line_of(const SimInsn *insn)
     return insn ? insn->line : 0;
 }
 
-/* The slot of the finding that is like this, or the empty one where it would stand.  A launch may have
- * millions of occurrences: they are not compared with each finding. */
+/* The slot of the finding that is like this, or the empty one where it would stand.  A launch may
+ * have millions of occurrences: they are not compared with each finding. */
 static uint32_t *
 find_slot(const SimRun *run, SimFindingKind kind, SimLevel level, uint32_t line, uint32_t other_line)
 {

@@ -1,7 +1,8 @@
-/* sim_runtime.c - functions that the CUDA runtime gives to device code: vprintf, malloc, __assertfail.
+/* sim_runtime.c - functions that the CUDA runtime gives to device code: vprintf, malloc,
+ * __assertfail.
  *
- * Compilers declare them .extern and call them for printf and assert.  The simulator prints nothing;
- * a failed assertion is a finding and ends its threads, as trap does.
+ * Compilers declare them .extern and call them for printf and assert.  The simulator prints
+ * nothing; a failed assertion is a finding and ends its threads, as trap does.
  */
 #include "sim_exec.h"
 #include "sim_memory.h"
@@ -55,7 +56,8 @@ assertion(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return SIM_JUMP;
 }
 
-/* malloc: a piece of the module's heap, which is not used again in the launch.  NULL when it is full. */
+/* malloc: a piece of the module's heap, which is not used again in the launch.  NULL when it is
+ * full. */
 static SimStep
 allocate(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {

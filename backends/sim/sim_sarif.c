@@ -20,7 +20,8 @@ put_text(FILE *out, const char *text)
     fputc('"', out);
 }
 
-/* A place is told by its source where `.loc` gives one, else by the line of PTX; lines begin with 1. */
+/* A place is told by its source where `.loc` gives one, else by the line of PTX; lines begin with
+ * 1. */
 static void
 put_place(FILE *out, const char *source, uint32_t source_line, const char *ptx, uint32_t ptx_line)
 {

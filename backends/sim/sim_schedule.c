@@ -1,18 +1,19 @@
 /* sim_schedule.c - which warp goes next.
  *
- * Any that can, drawn from the seed: then all of them get about as far, and a warp is seldom late by as much as a
- * pipeline is deep.  A launch may ask for a late warp (SimLaunch.late), which only runs when no other warp can, and
- * no asynchronous operation is left that could wake one.  So what it does next happens as late as it can, and a phase
- * that may pass without it does.  Each seed of a series begins with another one; later ones take turns, for as long as is
- * drawn, so that warps that spin for a late one go on in the end.
+ * Any that can, drawn from the seed: then all of them get about as far, and a warp is seldom late
+ * by as much as a pipeline is deep.  A launch may ask for a late warp (SimLaunch.late), which only
+ * runs when no other warp can, and no asynchronous operation is left that could wake one.  So what
+ * it does next happens as late as it can, and a phase that may pass without it does.  Each seed of
+ * a series begins with another one; later ones take turns, for as long as is drawn, so that warps
+ * that spin for a late one go on in the end.
  */
 #include "sim_schedule.h"
 
 #include "sim_async.h"
 #include "sim_warp.h"
 
-/* Logarithms of how many instructions of all warps one is late; how many others run without it before that counts as
- * spinning, at first and in a cluster that has spun often. */
+/* Logarithms of how many instructions of all warps one is late; how many others run without it
+ * before that counts as spinning, at first and in a cluster that has spun often. */
 enum { SHORTEST = 8, LONGEST = 24, ALONE = 16, ALONE_LEAST = 11 };
 
 static SimWarp *

@@ -6,8 +6,8 @@
 
 SimWarp *sim_schedule_pick(SimCluster *cluster); /* NULL: none can */
 
-/* How many instructions in its turn.  Turns are short most of the time, and sometimes long, so that warps
- * both interleave finely and run far ahead of each other. */
+/* How many instructions in its turn.  Turns are short most of the time, and sometimes long, so that
+ * warps both interleave finely and run far ahead of each other. */
 uint32_t sim_schedule_budget(SimCluster *cluster);
 
 #endif

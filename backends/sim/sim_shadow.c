@@ -202,8 +202,8 @@ record_write(SimShadow *s, uint32_t cell, uint8_t bytes, Writer own, bool strong
                           (mixed && s->bytes ? SPLIT : 0));
 }
 
-/* Whether the warp knows of the ops that read these cells.  They are looked at in pairs: of a tile's row one op
- * reads many cells. */
+/* Whether the warp knows of the ops that read these cells.  They are looked at in pairs: of a
+ * tile's row one op reads many cells. */
 static bool
 knows_ops(const SimWarp *warp, const uint32_t *ops, uint32_t count)
 {
@@ -222,8 +222,8 @@ knows_ops(const SimWarp *warp, const uint32_t *ops, uint32_t count)
     return true;
 }
 
-/* Whether the warp knows of all reads of the cells from `first` to `last`, whatever their bytes: then a write
- * races with none of them. */
+/* Whether the warp knows of all reads of the cells from `first` to `last`, whatever their bytes:
+ * then a write races with none of them. */
 static bool
 knows_readers(const SimWarp *warp, const SimShadow *s, uint32_t first, uint32_t last)
 {
@@ -283,7 +283,8 @@ report_lanes(SimWarp *warp, uint32_t insn, uint32_t cell, int32_t lane, const ch
              "%s, with no bar.warp.sync between", what);
 }
 
-/* Whether a lane's access meets a write of another lane of the warp since the lanes were in order. */
+/* Whether a lane's access meets a write of another lane of the warp since the lanes were in
+ * order. */
 static bool
 meets_lane_write(const SimWarp *warp, const Cell *c, uint8_t bytes, uint8_t lane)
 {
@@ -380,7 +381,8 @@ is_uniform(const SimShadow *s, uint32_t line)
     return s->line[line] == UNIFORM;
 }
 
-/* Whether nothing is wrong with such an access to a cell, whichever lane wrote it and whichever has the access. */
+/* Whether nothing is wrong with such an access to a cell, whichever lane wrote it and whichever has
+ * the access. */
 static bool
 fine_for_lanes(const SimWarp *warp, const Cell *c, const Access *a)
 {
@@ -402,8 +404,8 @@ fine_for_lanes(const SimWarp *warp, const Cell *c, const Access *a)
     return clock <= warp->clock[agent] && sim_sync_covers_lanes(warp, agent);
 }
 
-/* What is known to be fine, by a writer's last bits, since lanes read what several warps wrote: a warp's writes up to some
- * clock and period, or an op's. */
+/* What is known to be fine, by a writer's last bits, since lanes read what several warps wrote: a
+ * warp's writes up to some clock and period, or an op's. */
 enum { KINDS = 8 };
 typedef struct Fine {
     uint32_t who[KINDS], clocks[KINDS], epoch[KINDS], flags[KINDS];
@@ -415,7 +417,8 @@ kind_of(uint32_t who)
     return (who >> SIM_CLOCK_BITS) % KINDS;
 }
 
-/* The same of a cell that is none of that.  What the same lane or instruction wrote is fine, too. */
+/* The same of a cell that is none of that.  What the same lane or instruction wrote is fine,
+ * too. */
 static bool
 new_kind_fine(const SimWarp *warp, const Cell *c, const Access *a, Fine *fine)
 {
@@ -450,7 +453,8 @@ cells_fine_for_lanes(const SimWarp *warp, const Cell *c, uint32_t count, const A
     return true;
 }
 
-/* How many cells an access takes whole, or 1 of which it takes a part; 0: others, or there are fewer. */
+/* How many cells an access takes whole, or 1 of which it takes a part; 0: others, or there are
+ * fewer. */
 static inline uint32_t
 cells_of(const SimShadow *s, uint32_t offset, uint32_t size)
 {
@@ -459,8 +463,8 @@ cells_of(const SimShadow *s, uint32_t offset, uint32_t size)
     return fits && offset / 4 + count <= s->cells ? count : 0;
 }
 
-/* How many cells from this one on, below `end`, the access takes whole, and are alike with nothing wrong in them.  0: the
- * first one needs a closer look. */
+/* How many cells from this one on, below `end`, the access takes whole, and are alike with nothing
+ * wrong in them.  0: the first one needs a closer look. */
 static uint32_t
 run_of(const SimWarp *warp, const SimShadow *s, const Access *a, uint32_t cell, uint32_t end)
 {
@@ -697,7 +701,8 @@ write_lanes(SimWarp *warp, SimShadow *s, const uint32_t *offset, uint32_t mask, 
     bool all_known = knows_all_readers(warp, s) ||
                      knows_readers_of_lanes(warp, s, offset, a.size, mask);
     bool row_known = false;
-    uint32_t row = 0; /* behind the lanes that write side by side: it is asked once for all of them */
+    /* behind the lanes that write side by side: it is asked once for all of them */
+    uint32_t row = 0;
     uint32_t cells = s->cells, size = a.size;
     Fine fine;
     memset(&fine, 255, sizeof fine); /* no cell has such flags */

@@ -36,7 +36,8 @@ void sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size,
 void sim_shadow_write(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint32_t lane,
                       SimAccess access);
 
-/* The same, weak, of all lanes of a mask, at offsets by lane; those in `repeated` write what is there. */
+/* The same, weak, of all lanes of a mask, at offsets by lane; those in `repeated` write what is
+ * there. */
 void sim_shadow_read_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint32_t size,
                            uint32_t mask);
 void sim_shadow_write_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint32_t size,
@@ -60,7 +61,8 @@ bool sim_shadow_async_read_quietly(SimWarp *warp, SimOp *op, SimCta *cta, uint32
                                    uint32_t size, bool async_proxy);
 void sim_shadow_async_write(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, uint32_t size,
                             bool async_proxy);
-/* The generic proxy's, of all lanes of a mask, each of which writes whole cells; op->lane is the last one then. */
+/* The generic proxy's, of all lanes of a mask, each of which writes whole cells; op->lane is the
+ * last one then. */
 void sim_shadow_async_write_lanes(SimWarp *warp, SimOp *op, SimCta *cta, const uint32_t *offset,
                                   uint32_t size, uint32_t mask);
 

@@ -9,7 +9,8 @@
 /* A cell's last writer: an op (top bit set), or a warp above its clock at that time. */
 #define WRITER_OP UINT32_C(0x80000000)
 
-/* A read mark holds the clock, which bytes of the cell were read, and whether by strong reads only. */
+/* A read mark holds the clock, which bytes of the cell were read, and whether by strong reads
+ * only. */
 #define READ_MARK(clock, bytes) ((clock) << 4 | (bytes))
 #define READ_STRONG UINT32_C(0x80000000)
 #define READ_CLOCK(mark) (((mark) & ~READ_STRONG) >> 4)
@@ -39,7 +40,8 @@ typedef struct LastRead {
 #define READ_LANE(who) ((who)&255)
 enum { SEVERAL_LANES = 100 };
 
-/* Cells of a line, and what is known of them: nothing, that they are alike by their writes, or that they are not. */
+/* Cells of a line, and what is known of them: nothing, that they are alike by their writes, or that
+ * they are not. */
 enum { LINE = 32 };
 enum { UNKNOWN, UNIFORM, MIXED };
 
@@ -66,8 +68,8 @@ alike(const Cell *a, const Cell *b)
 }
 _Static_assert(sizeof(Cell) == 16, "alike() compares all of it");
 
-/* ---- what a warp has written together differs in the lane alone, and mostly that does not matter: such cells are judged
- * together. */
+/* ---- what a warp has written together differs in the lane alone, and mostly that does not matter:
+ * such cells are judged together. */
 
 static inline bool
 alike_by_write(const Cell *a, const Cell *b) /* but for the lane and the line */
@@ -91,8 +93,9 @@ flags_of(const Cell *c) /* which bytes, without the lane */
 }
 _Static_assert(sizeof(Cell) == offsetof(Cell, initialised) + 4, "flags_of() takes all of them");
 
-/* Scans in loops that compilers vectorise (sim_shadow_scan.c): whether all ops are the same; whether some read is later
- * than `clock`; whether all of at least one cell are alike by their writes. */
+/* Scans in loops that compilers vectorise (sim_shadow_scan.c): whether all ops are the same;
+ * whether some read is later than `clock`; whether all of at least one cell are alike by their
+ * writes. */
 bool sim_shadow_same_ops(const uint32_t *ops, uint32_t count);
 bool sim_shadow_read_behind(const uint32_t *marks, uint32_t count, uint32_t clock);
 bool sim_shadow_same_writes(const Cell *c, uint32_t count);

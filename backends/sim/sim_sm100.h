@@ -143,8 +143,8 @@ bool tensor_descriptor(SimWarp *warp, int32_t lane, uint64_t bits, SharedMatrix 
 /* Offset in shared memory of the 16-byte chunk that holds byte `at` of the row: K-major rows are
  * along M or N and bytes along k, MN-major rows are along k and bytes along M or N. */
 uint32_t tensor_chunk(const SharedMatrix *matrix, uint32_t row, uint32_t at);
-/* How many chunks from this one on, of a row's `end` bytes, fill an aligned part of shared memory, in whatever order a
- * swizzle has them; *part is its offset. */
+/* How many chunks from this one on, of a row's `end` bytes, fill an aligned part of shared memory,
+ * in whatever order a swizzle has them; *part is its offset. */
 uint32_t tensor_chunks_together(const SharedMatrix *matrix, uint32_t row, uint32_t at, uint32_t end,
                                 uint32_t *part);
 
@@ -203,8 +203,8 @@ void tensor_product_fetch(SimCluster *cluster, SimOp *op);
 void tensor_product_land(SimCluster *cluster, SimOp *op);
 /* Bytes of an element's container in shared memory; of packed 4-bit ones a row of k takes 32. */
 uint32_t tensor_element_bytes(MmaKind kind);
-/* Of the 16 bytes of a chunk, the first that hold data: behind 16 elements of 4 or 6 bits lies padding,
- * which nobody reads (9.7.16.10.4.4). */
+/* Of the 16 bytes of a chunk, the first that hold data: behind 16 elements of 4 or 6 bits lies
+ * padding, which nobody reads (9.7.16.10.4.4). */
 uint32_t tensor_chunk_bytes(MmaKind kind, SimType type);
 
 /* ---- decoders */

@@ -1,9 +1,9 @@
 /* sim_sm100_launch.c - clusterlaunchcontrol (PTX ISA 9.7.13.17, 9.7.13.18).
  *
  * A request takes the next cluster that no host thread has started.  It may also fail while there
- * are some left: hardware could have launched them meanwhile.  (Not where one SM's clusters run only, for the clock: there
- * the first one takes all others of that SM, or what was dealt to it.)  The response is the simulator's own
- * form: three words of %ctaid, then a mark of success.
+ * are some left: hardware could have launched them meanwhile.  (Not where one SM's clusters run
+ * only, for the clock: there the first one takes all others of that SM, or what was dealt to it.)
+ * The response is the simulator's own form: three words of %ctaid, then a mark of success.
  */
 #include "sim_memory.h"
 #include "sim_mbarrier.h"

@@ -161,7 +161,8 @@ forget_load(SimWarp *warp, const SimOp *op)
     warp->unread_loads -= any && warp->unread_loads;
 }
 
-/* One ld has one scoreboard: the first instruction that touches any of its registers waits for all. */
+/* One ld has one scoreboard: the first instruction that touches any of its registers waits for
+ * all. */
 void
 sim_sm100_watch(SimWarp *warp, const SimInsn *insn)
 {

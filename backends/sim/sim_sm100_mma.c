@@ -232,7 +232,8 @@ note_scales(SimWarp *warp, SimOp *op, const Product *p, uint32_t half, uint32_t 
     return true;
 }
 
-/* Every lane: of fewer rows than a block has the metadata are there again for the other parts of N. */
+/* Every lane: of fewer rows than a block has the metadata are there again for the other parts of
+ * N. */
 static bool
 note_metadata(SimWarp *warp, SimOp *op, const Product *p, uint32_t half)
 {
@@ -282,8 +283,8 @@ check_tensor_memory(SimWarp *warp, SimOp *op, uint32_t lane, const Product *p)
 
 /* ------------------------------------------------------------------------ execution */
 
-/* Figures show where metadata lie for M of 64 a block, which has half of the lanes, and which columns the
- * selectors 2 and 3 name; no published kernel uses them. */
+/* Figures show where metadata lie for M of 64 a block, which has half of the lanes, and which
+ * columns the selectors 2 and 3 name; no published kernel uses them. */
 static bool
 read_metadata(SimWarp *warp, const SimInsn *insn, uint32_t lane, Product *p)
 {

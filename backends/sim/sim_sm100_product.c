@@ -88,8 +88,8 @@ widen(const uint8_t *raw, MmaKind kind, SimType type, bool negate, uint32_t *val
     return count;
 }
 
-/* The same of elements that need no unpacking, and of whole matrices: lines are gathered, widened together, and those
- * that are columns turned, eight at a time. */
+/* The same of elements that need no unpacking, and of whole matrices: lines are gathered, widened
+ * together, and those that are columns turned, eight at a time. */
 enum { SQUARE = 8, MOST_LENGTH = 256 };
 
 SIM_HOT static void
@@ -217,10 +217,11 @@ tensor_metadata_columns(const Product *p)
     return wide_metadata(p) ? 1 : 2;
 }
 
-/* Bits `bit` on of a row's metadata.  The ISA has figures only (9.7.16.10.8.4); CUTLASS lays it out, and
- * JAX copies it so, for 128 rows of a block: of 8-bit and 4-bit types row r is lane r of two columns.  Of
- * wider types two rows share the lanes 16 (r / 16) + r % 8, for the first half of k, and the one 8 further,
- * of the column that the selector names: row r has the lower half of the word, row r + 8 the upper. */
+/* Bits `bit` on of a row's metadata.  The ISA has figures only (9.7.16.10.8.4); CUTLASS lays it
+ * out, and JAX copies it so, for 128 rows of a block: of 8-bit and 4-bit types row r is lane r of
+ * two columns.  Of wider types two rows share the lanes 16 (r / 16) + r % 8, for the first half of
+ * k, and the one 8 further, of the column that the selector names: row r has the lower half of the
+ * word, row r + 8 the upper. */
 static uint32_t
 metadata_at(const TensorMemory *tm, const Product *p, uint32_t row, uint32_t bit)
 {

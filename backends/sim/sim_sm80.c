@@ -118,7 +118,8 @@ copy_operands(SimWarp *warp, const SimInsn *insn, uint32_t mask, CopyLanes *lane
     }
 }
 
-/* All of a copy whose lanes read their bytes whole or not at all, from one place to another, with nothing wrong. */
+/* All of a copy whose lanes read their bytes whole or not at all, from one place to another, with
+ * nothing wrong. */
 static bool
 copy_together(SimWarp *warp, SimOp *op, const CopyLanes *lanes, uint32_t size, uint32_t mask,
               uint32_t offset[SIM_LANES])
@@ -351,8 +352,8 @@ widen_row(uint8_t row[16], uint32_t bits)
     }
 }
 
-/* The rows of 16 bytes at the addresses of the first lanes.  mode[1]: bits of an element that is widened
- * to a byte; the padding behind 16 of them is not read. */
+/* The rows of 16 bytes at the addresses of the first lanes.  mode[1]: bits of an element that is
+ * widened to a byte; the padding behind 16 of them is not read. */
 static void
 load_rows(SimWarp *warp, const SimInsn *insn, uint32_t lanes, uint8_t row[SIM_LANES][16])
 {
@@ -412,8 +413,8 @@ ldmatrix(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return SIM_NEXT;
 }
 
-/* .m16n16.trans.b8: lane 16j + i holds the address of row i of matrix j, of bytes.  Register 2j + h of
- * lane l is column l/4 + 8h, rows 4(l%4) to +3. */
+/* .m16n16.trans.b8: lane 16j + i holds the address of row i of matrix j, of bytes.  Register 2j + h
+ * of lane l is column l/4 + 8h, rows 4(l%4) to +3. */
 static SimStep
 ldmatrix_bytes(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {

@@ -71,8 +71,8 @@ async_store(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return SIM_YIELD;
 }
 
-/* .release, to global memory and without an mbarrier: taken for the store or reduction that is not asynchronous,
- * which is one that completes at once. */
+/* .release, to global memory and without an mbarrier: taken for the store or reduction that is not
+ * asynchronous, which is one that completes at once. */
 static bool
 is_release(SimDecode *dx)
 {

@@ -334,7 +334,8 @@ issue_multicast(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, const Sm
     }
     sim_each_lane (rank, ctas) {
         SimMemory m, there;
-        /* .cta_group::2: of each destination's pair, the block whose rank has the mbarrier's parity */
+        /* .cta_group::2: of each destination's pair, the block whose rank has the mbarrier's
+         * parity */
         uint32_t signalled = form->cta_group == 2 ? (rank & ~1u) | (bar->cta->rank & 1) : rank;
         if (!sim_sm90_barrier_for_op(
                 warp, lane, SIM_SHARED_CLUSTER,
@@ -416,8 +417,8 @@ issue_load(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane)
     return SIM_NEXT;
 }
 
-/* The lanes of the mask whose store is that of the lane.  ptxas makes one store of equal operands (of
- * lane-varying ones a loop over the different ones), but of loads, with their mbarrier, and of
+/* The lanes of the mask whose store is that of the lane.  ptxas makes one store of equal operands
+ * (of lane-varying ones a loop over the different ones), but of loads, with their mbarrier, and of
  * reductions one for each lane: shipped kernels rely on the first, and sums on the last. */
 static uint32_t
 lanes_of_store(const SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, uint32_t mask)
@@ -518,7 +519,8 @@ take_slot(SimDecode *dx, const PtxOperand *operand, SimType type, SimSlot *slot)
     return true;
 }
 
-/* {w, h, d}, or {wHalo, wOffset}: how far the pixels lie from those that the coordinates name (5.5.4). */
+/* {w, h, d}, or {wHalo, wOffset}: how far the pixels lie from those that the coordinates name
+ * (5.5.4). */
 static bool
 take_offsets(SimDecode *dx, const PtxOperand *operand, Sm90BulkForm *form)
 {

@@ -119,7 +119,8 @@ sim_sm90_decode_cluster_barrier(SimDecode *dx)
 
 /* ------------------------------------------------------------------------ mapa, getctarank */
 
-/* mode[0]: the operands have 64 bits, [1] they are generic addresses, [2] the address is 64 wide. */
+/* mode[0]: the operands have 64 bits, [1] they are generic addresses, [2] the address is 64
+ * wide. */
 static SimStep
 mapa(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {

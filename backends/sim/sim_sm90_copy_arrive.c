@@ -1,10 +1,12 @@
-/* sim_sm90_copy_arrive.c - cp.async.mbarrier.arrive: an mbarrier is told when a thread's copies are done. */
+/* sim_sm90_copy_arrive.c - cp.async.mbarrier.arrive: an mbarrier is told when a thread's copies are
+ * done. */
 #include "sim_exec.h"
 #include "sim_sm80.h"
 #include "sim_sm90.h"
 #include "sim_trace.h"
 
-/* cp.async.mbarrier.arrive (9.7.13.15.15): an arrive once the thread's earlier cp.async are done. */
+/* cp.async.mbarrier.arrive (9.7.13.15.15): an arrive once the thread's earlier cp.async are
+ * done. */
 typedef struct CopyArrival {
     SimCta *cta;
     uint32_t offset;

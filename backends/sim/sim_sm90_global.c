@@ -1,5 +1,5 @@
-/* sim_sm90_global.c - the global side of bulk and tensor copies: what is noted of it, reductions (PTX ISA
- * 9.7.9.25.4, 9.7.9.25.5). */
+/* sim_sm90_global.c - the global side of bulk and tensor copies: what is noted of it, reductions
+ * (PTX ISA 9.7.9.25.4, 9.7.9.25.5). */
 #include "sim_sm90_bulk.h"
 
 #include "sim_exec.h"

@@ -118,7 +118,8 @@ describe_barrier(const Sm90Barrier *b, char *text, size_t size)
              (long long)b->tx);
 }
 
-/* An access to the object.  The warp may know of its initialisation alone, by fence.mbarrier_init. */
+/* An access to the object.  The warp may know of its initialisation alone, by
+ * fence.mbarrier_init. */
 static void
 note_use(SimWarp *warp, const Sm90Barrier *b, const SimMemory *m, uint32_t lane)
 {
@@ -225,7 +226,8 @@ static void
 arrive_on(Sm90Barrier *b, SimWarp *warp, const SimOp *op, int32_t lane, uint32_t count)
 {
     /* 9.7.13.15.4: in each phase a wait must return true before an arrive-on of the next phase.
-     * Reported only once somebody waits at all: an object that only collects arrives does no harm. */
+     * Reported only once somebody waits at all: an object that only collects arrives does no
+     * harm. */
     if (b->phase > 0 && !b->waited && b->used) {
         report(b, warp, op, SIM_FIND_PHASE, lane,
                "arrival in a phase although nobody has seen the phase before it complete");
@@ -428,9 +430,9 @@ mbarrier_inval(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 /* The scope of an arrive or wait, in SimInsn.type2. */
 enum { NO_SCOPE, OF_BLOCK, OF_CLUSTER };
 
-/* What an arrive passes on.  Those who wait on a barrier are of its own block: from another one, the
- * scope must be the cluster.  Without any scope it is .cta by the text, but compilers arrive so at
- * barriers of other blocks (CUTLASS, FlashAttention-4), and that orders all the same. */
+/* What an arrive passes on.  Those who wait on a barrier are of its own block: from another one,
+ * the scope must be the cluster.  Without any scope it is .cta by the text, but compilers arrive so
+ * at barriers of other blocks (CUTLASS, FlashAttention-4), and that orders all the same. */
 static void
 release_to(SimWarp *warp, const SimInsn *insn, Sm90Barrier *b, uint32_t mask, uint32_t lane)
 {

@@ -82,8 +82,8 @@ turn(float *restrict out, uint32_t step, const float *restrict line, uint32_t le
             out[i * step + j] = line[j * length + i];
 }
 
-/* Copies lines [first, first + lines) of a matrix to where they lie one after the other.  What is outside of shared
- * memory, which was reported at the issue, is zero. */
+/* Copies lines [first, first + lines) of a matrix to where they lie one after the other.  What is
+ * outside of shared memory, which was reported at the issue, is zero. */
 static void
 gather_lines(const SimCta *cta, const Matrix *m, uint32_t first, uint32_t lines, uint32_t pieces,
              uint8_t *out)
@@ -98,8 +98,8 @@ gather_lines(const SimCta *cta, const Matrix *m, uint32_t first, uint32_t lines,
         }
 }
 
-/* Fills out[row * row_step + k * k_step] for `rows` rows and k columns; one of the steps is 1, the other one goes to the
- * next line.  Rows and k are multiples of 8. */
+/* Fills out[row * row_step + k * k_step] for `rows` rows and k columns; one of the steps is 1, the
+ * other one goes to the next line.  Rows and k are multiples of 8. */
 void
 sim_sm90_read_matrix(const SimCta *cta, uint64_t descriptor, SimType type, bool transposed,
                      uint32_t rows, uint32_t k, float *out, uint32_t row_step, uint32_t k_step)
@@ -123,8 +123,9 @@ sim_sm90_read_matrix(const SimCta *cta, uint64_t descriptor, SimType type, bool 
     }
 }
 
-/* How many pieces of a line from p on, below `end`, fill an aligned part of shared memory, in whatever order a swizzle
- * has them: a line of the swizzle, or two pieces; else 1.  *part is its offset. */
+/* How many pieces of a line from p on, below `end`, fill an aligned part of shared memory, in
+ * whatever order a swizzle has them: a line of the swizzle, or two pieces; else 1.  *part is its
+ * offset. */
 static uint32_t
 pieces_together(const Matrix *m, uint32_t line, uint32_t p, uint32_t end, uint32_t *part)
 {
@@ -141,7 +142,8 @@ pieces_together(const Matrix *m, uint32_t line, uint32_t p, uint32_t end, uint32
     return 1;
 }
 
-/* Whether all pieces up to these lie inside, by a bound; if it does not say so, they are looked at one by one. */
+/* Whether all pieces up to these lie inside, by a bound; if it does not say so, they are looked at
+ * one by one. */
 static bool
 surely_inside(const SimCta *cta, const Matrix *m, uint32_t last_line, uint32_t last_piece)
 {
@@ -158,8 +160,8 @@ surely_inside(const SimCta *cta, const Matrix *m, uint32_t last_line, uint32_t l
            x < SIM_SHARED_BASE + (uint64_t)cta->shared_size;
 }
 
-/* Notes rows [first, first + rows) of a matrix as read by the op, for the executing warp.  Pieces that lie together
- * are noted together where nothing is wrong. */
+/* Notes rows [first, first + rows) of a matrix as read by the op, for the executing warp.  Pieces
+ * that lie together are noted together where nothing is wrong. */
 bool
 sim_sm90_note_matrix(SimWarp *warp, SimOp *op, uint64_t descriptor, SimType type, bool transposed,
                      uint32_t first, uint32_t rows, uint32_t k, const char *which)

@@ -1,4 +1,5 @@
-/* sim_sm90_state.c - what the sm_90 families keep on warps, blocks and clusters, and their addresses. */
+/* sim_sm90_state.c - what the sm_90 families keep on warps, blocks and clusters, and their
+ * addresses. */
 #include "sim_sm90.h"
 
 #include <stdlib.h>

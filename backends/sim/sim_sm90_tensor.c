@@ -40,9 +40,9 @@ extent(const SimTensorMap *map, uint32_t i)
     return (map->box[i] + step - 1) / step;
 }
 
-/* Rows of a box under a swizzle of 128 bytes are 128 bytes apart, whatever it holds of them: row r and piece
- * c are at 128 r + 16 (c ^ r % 8) on an H200.  The text says nothing of a box that is narrower than its
- * swizzle, and of the other swizzles nothing was measured. */
+/* Rows of a box under a swizzle of 128 bytes are 128 bytes apart, whatever it holds of them: row r
+ * and piece c are at 128 r + 16 (c ^ r % 8) on an H200.  The text says nothing of a box that is
+ * narrower than its swizzle, and of the other swizzles nothing was measured. */
 bool
 sim_sm90_box_rows(SimWarp *warp, Sm90Copy *c)
 {
@@ -109,13 +109,14 @@ sim_sm90_box_bytes(const Sm90BulkForm *form, const SimTensorMap *map, uint32_t h
     return bytes;
 }
 
-/* Calls `row` for each row of the box: at `at` in the box, its elements [from, from + count), or units of a
- * packed type, lie at `address`; count 0: all of it is outside. */
+/* Calls `row` for each row of the box: at `at` in the box, its elements [from, from + count), or
+ * units of a packed type, lie at `address`; count 0: all of it is outside. */
 typedef bool (*RowFn)(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count,
                       uint64_t address);
 
-/* The modes im2col::w (5.5.5): from W on to the upper corner, then from the lower one in the next image, in
- * one H and one D; wHalo more pixels follow the last one.  The offset moves corners and W. */
+/* The modes im2col::w (5.5.5): from W on to the upper corner, then from the lower one in the next
+ * image, in one H and one D; wHalo more pixels follow the last one.  The offset moves corners and
+ * W. */
 typedef struct Wide {
     int64_t low, high, first;
     uint32_t pixels, halo;
@@ -182,8 +183,9 @@ each_pixel_of_rows(Sm90Copy *c, RowFn row, void *context)
     return true;
 }
 
-/* The same for the pixels of an im2col copy (5.5.4): from the one that the coordinates name on through
- * the box of pixels, the first dimension first and the batch last; each lies `offset` further. */
+/* The same for the pixels of an im2col copy (5.5.4): from the one that the coordinates name on
+ * through the box of pixels, the first dimension first and the batch last; each lies `offset`
+ * further. */
 static bool
 each_pixel(Sm90Copy *c, RowFn row, void *context)
 {
@@ -271,9 +273,9 @@ check_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count
     return true;
 }
 
-/* Where the box may begin: "the address of the bounding box must be aligned to 16 bytes" (5.5.3.1), and
- * as the tensor and its strides are, that is the innermost coordinate.  An H200 stops with "illegal
- * instruction" otherwise.  Coordinates of stores are not negative (9.7.9.25.5.1). */
+/* Where the box may begin: "the address of the bounding box must be aligned to 16 bytes" (5.5.3.1),
+ * and as the tensor and its strides are, that is the innermost coordinate.  An H200 stops with
+ * "illegal instruction" otherwise.  Coordinates of stores are not negative (9.7.9.25.5.1). */
 static void
 check_coordinates(SimWarp *warp, uint32_t lane, const Sm90Copy *copy)
 {
@@ -300,7 +302,8 @@ check_coordinates(SimWarp *warp, uint32_t lane, const Sm90Copy *copy)
                      copy->coordinate[i]);
 }
 
-/* wHalo, wOffset and W of a copy of a wide mode; false where the text does not say what is copied. */
+/* wHalo, wOffset and W of a copy of a wide mode; false where the text does not say what is
+ * copied. */
 static bool
 check_wide(SimWarp *warp, uint32_t lane, const Sm90Copy *c)
 {
@@ -360,8 +363,9 @@ sim_sm90_box_check(SimWarp *warp, uint32_t lane, Sm90Copy *copy, SimOp *writer)
         return false;
     if (!each_row(copy, check_row, &check))
         return false;
-    /* A load of nothing asks for the first address of the map: where none of the box lies inside, an H200 stops with
-     * CUDA_ERROR_ILLEGAL_ADDRESS if that one is not mapped (docs/simulator-isa.md).  A store of nothing does not. */
+    /* A load of nothing asks for the first address of the map: where none of the box lies inside,
+     * an H200 stops with CUDA_ERROR_ILLEGAL_ADDRESS if that one is not mapped
+     * (docs/simulator-isa.md).  A store of nothing does not. */
     return check.some || copy->form->direction == SM90_STORE ||
            sim_memory_find(warp, lane, SIM_GLOBAL, copy->map.address, 1, 1, &first);
 }

@@ -60,8 +60,8 @@ watch_of(SimWarp *warp)
     return warp->watch;
 }
 
-/* Does the instruction read an accumulator in flight, with no wgmma.wait_group since its wgmma?  ptxas
- * puts the wait there (and says so, C7517), so that the chip gives the right values. */
+/* Does the instruction read an accumulator in flight, with no wgmma.wait_group since its wgmma?
+ * ptxas puts the wait there (and says so, C7517), so that the chip gives the right values. */
 bool
 sim_sm90_reads_early(SimWarp *warp, const SimInsn *insn)
 {

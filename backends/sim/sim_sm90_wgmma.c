@@ -179,7 +179,8 @@ registers_of(const Part *part)
     return NULL;
 }
 
-/* Two registers of 32 lanes to eight rows of eight columns, of which each has every other one; and back. */
+/* Two registers of 32 lanes to eight rows of eight columns, of which each has every other one; and
+ * back. */
 SIM_HOT static void
 part_to_matrix(uint32_t *restrict m, uint32_t n, const uint32_t *restrict even,
                const uint32_t *restrict odd)

@@ -1,7 +1,8 @@
 /* sim_stack.c - alloca, stacksave, stackrestore (PTX ISA 7.3, 9.7.17).
  *
- * Each lane has its own top of the frame.  It grows upwards here, so that what stacksave gives is the address
- * of the next allocation, not of the last; all else that a program may do with it is the same.
+ * Each lane has its own top of the frame.  It grows upwards here, so that what stacksave gives is
+ * the address of the next allocation, not of the last; all else that a program may do with it is
+ * the same.
  */
 #include "sim_exec.h"
 #include "sim_warp.h"

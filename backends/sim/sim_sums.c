@@ -1,13 +1,15 @@
 /* sim_sums.c - how the tensor cores of sm_90 add up a product, found on an H200 bit for bit.
  *
- * All K products of an instruction and C are one sum.  A product's exponent is the sum of its operands', a
- * subnormal having the least one of its format; each term is cut toward zero to `bits` bits below the largest
- * exponent, the sum is exact, and the result is cut toward zero.  Of 8-bit types that are 13 bits, and the
- * result, too, keeps 13 bits of fraction: C is cut in each instruction, whatever it adds.  Products that are
- * zero do not count, nor do those that a sparse A leaves out.
+ * All K products of an instruction and C are one sum.  A product's exponent is the sum of its
+ * operands', a subnormal having the least one of its format; each term is cut toward zero to `bits`
+ * bits below the largest exponent, the sum is exact, and the result is cut toward zero.  Of 8-bit
+ * types that are 13 bits, and the result, too, keeps 13 bits of fraction: C is cut in each
+ * instruction, whatever it adds.  Products that are zero do not count, nor do those that a sparse A
+ * leaves out.
  *
- * Nearly every sum has a largest exponent far from both ends of f32's range, and fits a word.  Then floats do: a
- * product that is not exact in them is cut to nothing.  The other sums are done in double.
+ * Nearly every sum has a largest exponent far from both ends of f32's range, and fits a word.  Then
+ * floats do: a product that is not exact in them is cut to nothing.  The other sums are done in
+ * double.
  */
 #include "sim_matrix.h"
 
@@ -27,7 +29,8 @@ least_exponent(SimType type)
     return type == SIM_E4M3 ? -6 : type == SIM_F16 || type == SIM_E5M2 ? -14 : -126;
 }
 
-/* x = mantissa * 2^exponent, with 1 <= |mantissa| < 2 but for subnormals; NONE of zeros.  Whether all are finite. */
+/* x = mantissa * 2^exponent, with 1 <= |mantissa| < 2 but for subnormals; NONE of zeros.  Whether
+ * all are finite. */
 SIM_HOT static bool
 exponents_of(int16_t *restrict exponent, const float *restrict x, uint32_t count, int32_t least)
 {
@@ -80,8 +83,9 @@ cut(int32_t all, float unit, uint32_t keep)
     return sim_f32_bits(value) | sign;
 }
 
-/* A row of A times B, all finite, added to d.  False: some sum is not easy; d is as it was.  A cut product is
- * below 2^(bits + 2); of 25 bits there are at most 16 that are not zero, so their sum fits a word. */
+/* A row of A times B, all finite, added to d.  False: some sum is not easy; d is as it was.  A cut
+ * product is below 2^(bits + 2); of 25 bits there are at most 16 that are not zero, so their sum
+ * fits a word. */
 SIM_HOT static bool
 add_easy(const Sum *restrict s, float *restrict d, const float *restrict a, const float *restrict b)
 {

@@ -106,7 +106,8 @@ sim_suppressions_free(SimSuppressions *s)
     free(s);
 }
 
-/* The last parts of a path: "softmax.cu" and "kernels/softmax.cu" of "/home/me/kernels/softmax.cu". */
+/* The last parts of a path: "softmax.cu" and "kernels/softmax.cu" of
+ * "/home/me/kernels/softmax.cu". */
 static bool
 ends_in(const char *path, const char *file)
 {

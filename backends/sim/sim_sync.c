@@ -210,7 +210,8 @@ warp_of(const SimWarp *warp, uint32_t agent)
                                    : &cluster->ctas[agent / per_cta].warps[agent % per_cta];
 }
 
-/* Behind which of its releases by some lanes only is what `known` tells; 0: it is of a release by all. */
+/* Behind which of its releases by some lanes only is what `known` tells; 0: it is of a release by
+ * all. */
 static uint32_t
 partial_of(const SimWarp *from, uint32_t known)
 {
@@ -614,7 +615,8 @@ sim_sync_read(SimWarp *warp, uint64_t address, bool is_global, uint8_t order)
         take_global(warp, address, acquires);
 }
 
-/* 8.8: a relaxed read and a fence after it acquire; a fence and a relaxed write after it release. */
+/* 8.8: a relaxed read and a fence after it acquire; a fence and a relaxed write after it
+ * release. */
 void
 sim_sync_fence(SimWarp *warp, bool beyond)
 {

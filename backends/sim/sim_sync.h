@@ -29,24 +29,25 @@ void sim_sync_write(SimWarp *warp, uint64_t address, bool is_global, uint8_t ord
                     bool read_modify_write);
 void sim_sync_fence(SimWarp *warp, bool beyond_the_block);
 
-/* A relaxed arrive, and a relaxed wait, on a barrier object's clocks: they pass on what a fence of the
- * warp before, or after, makes of them (8.8, release and acquire patterns): a fence of at least the
- * scope (`beyond`: more than the block); the order of tensor memory, for tcgen05.fence (`tensor`); and
- * mbarriers initialised before a fence.mbarrier_init. */
+/* A relaxed arrive, and a relaxed wait, on a barrier object's clocks: they pass on what a fence of
+ * the warp before, or after, makes of them (8.8, release and acquire patterns): a fence of at least
+ * the scope (`beyond`: more than the block); the order of tensor memory, for tcgen05.fence
+ * (`tensor`); and mbarriers initialised before a fence.mbarrier_init. */
 void sim_clock_release_relaxed(SimWarp *warp, uint32_t *clock, bool beyond, bool tensor);
 void sim_clock_acquire_relaxed(SimWarp *warp, const uint32_t *clock, bool beyond, bool tensor);
 /* fence.mbarrier_init (9.7.13.4): covers initialisations of mbarriers, and nothing else. */
 void sim_sync_init_fence(SimWarp *warp);
 
-/* Lanes of a warp are in order among themselves by bar.warp.sync, and when they all release together.
- * What some of them release does not cover what others have done since. */
+/* Lanes of a warp are in order among themselves by bar.warp.sync, and when they all release
+ * together. What some of them release does not cover what others have done since. */
 struct SimPartial {
     uint32_t clock;  /* of the release */
     uint32_t before; /* up to here it covers all lanes */
     uint32_t lanes;
 };
 void sim_sync_lanes(SimWarp *warp);
-/* From here on each lane knows what all of them did, or each of these what these did and knew (9.7.13.2). */
+/* From here on each lane knows what all of them did, or each of these what these did and knew
+ * (9.7.13.2). */
 void sim_order_lanes(SimWarp *warp);
 void sim_order_some_lanes(SimWarp *warp, uint32_t lanes);
 /* Does a lane know what another one did in this epoch? */

@@ -6,7 +6,8 @@
 
 /* clang-format off */
 enum {
-    TYPE_COUNT = 16, FIRST_PACKED = 13, PACKED_ALIGN16 = 14, PACKED_SIX = 15, /* 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6 */
+    /* 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6 */
+    TYPE_COUNT = 16, FIRST_PACKED = 13, PACKED_ALIGN16 = 14, PACKED_SIX = 15,
     SWIZZLE_COUNT = 7
 };
 /* clang-format on */

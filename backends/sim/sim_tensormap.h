@@ -40,8 +40,8 @@ bool sim_tensor_map_decode(const void *in128, SimTensorMap *map);
 void sim_tensor_map_pack(const SimTensorMap *map, void *out128); /* without checks */
 uint32_t sim_tensor_map_element_bytes(uint32_t type);            /* 0: packed or unknown */
 
-/* What a copy takes at a time: an element, or of the packed types two (16U4_ALIGN8B) or 16 (with padding
- * behind them in shared memory). */
+/* What a copy takes at a time: an element, or of the packed types two (16U4_ALIGN8B) or 16 (with
+ * padding behind them in shared memory). */
 typedef struct SimTensorUnit {
     uint8_t elements, global_bytes, shared_bytes;
     uint8_t step; /* of the innermost coordinate */

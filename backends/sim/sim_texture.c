@@ -1,6 +1,7 @@
 /* sim_texture.c - tex.1d and tex.2d of texture objects (PTX ISA 9.7.10), in their simplest forms.
  *
- * The driver's texture objects are opaque.  Here one is the address of 32 bytes that the launch gives:
+ * The driver's texture objects are opaque.  Here one is the address of 32 bytes that the launch
+ * gives:
  *
  *   @0   u64  address of the texels, row by row, without padding
  *   @8   u32  width, @12 height (1 of a 1D texture)
@@ -23,8 +24,8 @@ enum { NORMALISED = 1, LINEAR = 2, BORDER = 4 };
 enum { OF_F32, OF_U32, OF_S32, OF_U8, OF_F16, TYPE_COUNT };
 static const uint8_t bytes_of[TYPE_COUNT] = {4, 4, 4, 1, 2};
 
-/* mode[0] dimensions, [1] coordinates are f32, [2] the result is f32.  Slots: four results, the object,
- * the coordinates. */
+/* mode[0] dimensions, [1] coordinates are f32, [2] the result is f32.  Slots: four results, the
+ * object, the coordinates. */
 
 static bool
 find_texture(SimWarp *warp, uint32_t lane, uint64_t object, Texture *t)

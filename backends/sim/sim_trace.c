@@ -1,8 +1,8 @@
 /* sim_trace.c - what warps did, in order (sim.h: SimTrace).
  *
- * A loop that waits, `try_wait; @!p bra`, goes round as often as the seed lets waits give up.  A clock
- * must not see that: when an attempt follows one of the same instruction at the same phase, and nothing
- * but arithmetic and branches lies between, what lies between is taken out again.
+ * A loop that waits, `try_wait; @!p bra`, goes round as often as the seed lets waits give up.  A
+ * clock must not see that: when an attempt follows one of the same instruction at the same phase,
+ * and nothing but arithmetic and branches lies between, what lies between is taken out again.
  */
 #include "sim_trace.h"
 

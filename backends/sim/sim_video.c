@@ -1,4 +1,5 @@
-/* sim_video.c - video instructions: scalar ones, and those on four bytes or two halves (PTX ISA 9.7.18).
+/* sim_video.c - video instructions: scalar ones, and those on four bytes or two halves (PTX ISA
+ * 9.7.18).
  *
  * Operands may name a part of a register, as x.b0 or x.h10; the reader leaves that in the name.
  */
@@ -169,7 +170,8 @@ multiply_add(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 
 /* ------------------------------------------------------------------------ operands with a part */
 
-/* The name in front of the last dot, if there is no register of the whole name; *part what is behind. */
+/* The name in front of the last dot, if there is no register of the whole name; *part what is
+ * behind. */
 static PtxOperand
 without_part(SimDecode *dx, const PtxOperand *operand, const char **part)
 {

@@ -28,7 +28,8 @@ void sim_barrier_recheck(SimCta *cta);
 bool sim_barrier_init(SimCta *cta);
 void sim_barrier_free(SimCta *cta);
 
-/* After an op with member masks (sim_warp_gather_members): those of `mask` that are not ready wait, the others go on. */
+/* After an op with member masks (sim_warp_gather_members): those of `mask` that are not ready wait,
+ * the others go on. */
 SimStep sim_warp_members_step(SimWarp *warp, uint32_t mask, uint32_t ready);
 
 #endif

@@ -8,9 +8,9 @@
 #include "sim_sync.h"
 #include "sim_warp.h"
 
-/* Runs the op for the lanes of each member mask among those that execute it: lanes that name another
- * mask are another set, with values of their own.  A set that is not complete yet waits; the lanes of
- * the complete ones go on. */
+/* Runs the op for the lanes of each member mask among those that execute it: lanes that name
+ * another mask are another set, with values of their own.  A set that is not complete yet waits;
+ * the lanes of the complete ones go on. */
 typedef void Collective(SimWarp *warp, const SimInsn *insn, uint32_t lanes);
 
 static SimStep

@@ -1,7 +1,8 @@
 /* sim_wmma.c - wmma.load, wmma.mma and wmma.store (PTX ISA 9.7.14.4).
  *
  * Which element a register of a fragment holds is unspecified there.  Here lane l has elements l,
- * l + 32, .. of the matrix, row by row; an A or B of f16 has more room than elements, and repeats them.
+ * l + 32, .. of the matrix, row by row; an A or B of f16 has more room than elements, and repeats
+ * them.
  */
 #include "sim_exec.h"
 #include "sim_matrix.h"

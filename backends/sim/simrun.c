@@ -2,21 +2,23 @@
  *
  *     simrun FILE.ptx [--entry NAME] [--grid X,Y,Z] [--block X,Y,Z] [--cluster X,Y,Z]
  *            [--shared BYTES] [--seed N] [--seeds N] [--threads N] [--no-check] [--banks] [--lines]
- *            [--steps N] [--expect KIND] [--strict] [--late] [--sarif FILE] [--suppress FILE] [--seconds] ARG...
+ *            [--steps N] [--expect KIND] [--strict] [--late] [--sarif FILE] [--suppress FILE]
+ *            [--seconds] ARG...
  *
- * Arguments, in the order of the kernel's parameters; launch_args.h lists their forms.  A tensor map,
- * 128 bytes, is map:TYPE:SWIZZLE:SIZES:BOX:BUFFER.  TYPE: bf16, f32, .., +nan fills with NaN (bf16+nan);
+ * Arguments, in the order of the kernel's parameters; launch_args.h lists their forms.  A tensor
+ * map, 128 bytes, is map:TYPE:SWIZZLE:SIZES:BOX:BUFFER.  TYPE: bf16, f32, .., +nan fills with NaN
+ * (bf16+nan);
  * SWIZZLE: 0, 32, 64, 128; SIZES: 64x128, innermost first, dense, or 64x128@256 with the strides in
- * bytes of all dimensions but the first; BOX: 64x16, or 64x16/1x2 with element strides; BUFFER: one of
- * the others.  The fields of a structure are words that follow, @OFFSET=ARG, ARG any of the forms; what
- * no field covers is 0.
+ * bytes of all dimensions but the first; BOX: 64x16, or 64x16/1x2 with element strides; BUFFER: one
+ * of the others.  The fields of a structure are words that follow, @OFFSET=ARG, ARG any of the
+ * forms; what no field covers is 0.
  *
- * Exit status: that of SimStatus: 3 when there is a fault, 0 also when there are notes; --strict makes
- * faults of notes.  --expect KIND: 0 if a fault of that kind was found under some seed, else 2.  --seconds: how long the simulator takes, and instructions (how long a chip would: tilerun --time).
- * --sarif FILE: the findings as SARIF 2.1.0; --suppress FILE: lines KIND FILE:LINE of findings that are known.
- * --late: some warps run as late as they can, which finds hangs and phases that a warp misses.
- * --banks: passes of shared memory by line;
- * --lines: of all lines that ran.
+ * Exit status: that of SimStatus: 3 when there is a fault, 0 also when there are notes; --strict
+ * makes faults of notes.  --expect KIND: 0 if a fault of that kind was found under some seed, else
+ * 2.  --seconds: how long the simulator takes, and instructions (how long a chip would: tilerun
+ * --time). --sarif FILE: the findings as SARIF 2.1.0; --suppress FILE: lines KIND FILE:LINE of
+ * findings that are known. --late: some warps run as late as they can, which finds hangs and phases
+ * that a warp misses. --banks: passes of shared memory by line; --lines: of all lines that ran.
  */
 #include <stdlib.h>
 #include <string.h>

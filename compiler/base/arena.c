@@ -27,9 +27,10 @@ struct ArenaBlock {
     max_align_t data[];
 };
 
-/* Most blocks are as large as a huge page, for which Linux takes less time than for some 100 small ones: a fourth of a compilation went
- * into pages that were touched for the first time.  Not the first few, which are enough for small kernels, and not those behind 8 MiB,
- * where the memory that the last one leaves empty matters more. */
+/* Most blocks are as large as a huge page, for which Linux takes less time than for some 100 small
+ * ones: a fourth of a compilation went into pages that were touched for the first time.  Not the
+ * first few, which are enough for small kernels, and not those behind 8 MiB, where the memory that
+ * the last one leaves empty matters more. */
 enum { HUGE_PAGE = 2 << 20, WIDE_FROM = 3 << 18, WIDE_TO = 8 << 20 };
 #ifndef ARENA_BLOCK_BYTES /* tests/oom takes small ones */
 enum { BLOCK_BYTES = 1 << 18, WIDE_BYTES = HUGE_PAGE - sizeof(ArenaBlock) };

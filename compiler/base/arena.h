@@ -53,7 +53,8 @@ void arena_free(Arena *arena);
 /* Forgets what was allocated but keeps the memory, for arenas that are filled again and again. */
 void arena_reset(Arena *arena);
 
-/* A place to go back to: what was allocated since is forgotten, and the memory kept as by arena_reset. */
+/* A place to go back to: what was allocated since is forgotten, and the memory kept as by
+ * arena_reset. */
 typedef struct ArenaMark {
     ArenaBlock *block;
     char *cursor;

@@ -1,7 +1,7 @@
 /* bar.h - a progress bar on standard error, for work that takes longer than a second.
  *
- * It is shown where standard error is a terminal and the user did not ask for quiet, from the second second on, and
- * is taken away at the end.
+ * It is shown where standard error is a terminal and the user did not ask for quiet, from the
+ * second second on, and is taken away at the end.
  */
 #ifndef TILEC_BAR_H
 #define TILEC_BAR_H

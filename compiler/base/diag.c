@@ -228,7 +228,8 @@ file_base_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* Columns of a terminal that a character takes: scripts of East Asia and pictures take two, marks on a letter none. */
+/* Columns of a terminal that a character takes: scripts of East Asia and pictures take two, marks
+ * on a letter none. */
 static uint32_t
 width_of(const char *text, uint32_t *bytes)
 {

@@ -26,7 +26,8 @@ typedef struct SourceFile {
     VEC(SourceOrigin) origins;
 } SourceFile;
 
-/* Where a range begins: file (NULL for "nowhere"), line and column from 1; columns count characters of UTF-8. */
+/* Where a range begins: file (NULL for "nowhere"), line and column from 1; columns count characters
+ * of UTF-8. */
 typedef struct SourcePlace {
     const SourceFile *file;
     uint32_t line, column;
@@ -67,7 +68,8 @@ void diag_init(Diag *diag, Arena *arena);
 SourceFile *diag_add_file(Diag *diag, const char *path, const char *text, size_t n);
 
 /* Messages start in lower case and have no full stop.  A message may begin with its name, as in
- * "E-SHAPE: the shapes .."; docs/errors.md explains each name.  A note belongs to the message before. */
+ * "E-SHAPE: the shapes .."; docs/errors.md explains each name.  A note belongs to the message
+ * before. */
 void diag_error(Diag *diag, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void diag_warning(Diag *diag, Span span, const char *format, ...)
@@ -78,8 +80,8 @@ void diag_note(Diag *diag, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 SourcePlace diag_place(const Diag *diag, uint32_t offset);
-/* The same, but for an offset in tile IR text the place in the program that it was made from; nowhere if
- * none was recorded for it.  Call diag_add_origin with ascending offsets. */
+/* The same, but for an offset in tile IR text the place in the program that it was made from;
+ * nowhere if none was recorded for it.  Call diag_add_origin with ascending offsets. */
 SourcePlace diag_origin(const Diag *diag, uint32_t offset);
 void diag_add_origin(Diag *diag, uint32_t offset, SourcePlace place);
 /* The file with this path; if there is none, it is added without text. */
@@ -103,7 +105,8 @@ void diag_drop_remarks(Diag *diag);
 /* All messages as text: `path:line:column: error: ... [E-NAME]`, the line, a caret line. */
 void diag_print(const Diag *diag, Buf *out);
 
-/* The length of the name that a message begins with, "E-SHAPE" in "E-SHAPE: .."; 0: it has no name. */
+/* The length of the name that a message begins with, "E-SHAPE" in "E-SHAPE: .."; 0: it has no
+ * name. */
 size_t diag_name_length(const char *text);
 
 static inline Span

@@ -62,7 +62,8 @@ dtype_npy(DType dtype)
 bool
 dtype_takes(DType dtype, char kind, uint32_t bytes)
 {
-    /* numpy writes ml_dtypes' bfloat16 as raw bytes of its size, and either sign is the same bits */
+    /* numpy writes ml_dtypes' bfloat16 as raw bytes of its size, and either sign is the same
+     * bits */
     bool bits = dtype_is_float(dtype) && dtype_npy(dtype) == 'u' &&
                 (kind == 'V' || kind == 'u' || kind == 'i');
 
@@ -247,7 +248,8 @@ code_last(const DTypeInfo *type)
     return code_sign(type) - 1;
 }
 
-/* Codes without a sign are in the order of their numbers: the one of a number with the significand `n`, in units of 2^unit. */
+/* Codes without a sign are in the order of their numbers: the one of a number with the significand
+ * `n`, in units of 2^unit. */
 static uint32_t
 code_of(const DTypeInfo *type, int unit, uint32_t n)
 {

@@ -64,21 +64,26 @@ uint32_t dtype_bits(DType dtype);    /* in memory; bool counts 8 */
 DKind dtype_kind(DType dtype);
 bool dtype_is_float(DType dtype);
 char dtype_npy(DType dtype); /* the kind of arrays of it: 'f', 'i', 'u' or 'b' */
-/* Whether an array of such a kind and such elements can be of the type: the bits of a float in any integers. */
+/* Whether an array of such a kind and such elements can be of the type: the bits of a float in any
+ * integers. */
 bool dtype_takes(DType dtype, char kind, uint32_t bytes);
 MapType dtype_map(DType dtype);
 const char *dtype_map_name(DType dtype); /* "FLOAT16", .. */
-/* Of scalar parameters: the type in C, "int32_t", and in the metadata, "s32"; NULL: there are none of it. */
+/* Of scalar parameters: the type in C, "int32_t", and in the metadata, "s32"; NULL: there are none
+ * of it. */
 const char *dtype_c(DType dtype);
 const char *dtype_scalar(DType dtype);
 bool dtype_has(DType dtype, TypeUse use);
-/* The type of an array's elements: u8 of types that are packed, whose first element is the lower half of the byte. */
+/* The type of an array's elements: u8 of types that are packed, whose first element is the lower
+ * half of the byte. */
 DType dtype_stored(DType dtype);
 /* Elements that share a word of 32 bits in registers; 1: each has a register of its own. */
 uint32_t dtype_per_word(DType dtype);
-/* The type in which there is arithmetic of it, which elements have when they are taken out of such a word; else the type itself. */
+/* The type in which there is arithmetic of it, which elements have when they are taken out of such
+ * a word; else the type itself. */
 DType dtype_wide(DType dtype);
-/* Whether there are products of matrices of both types, whose sums are of the wide type: those of 8 bits mix. */
+/* Whether there are products of matrices of both types, whose sums are of the wide type: those of 8
+ * bits mix. */
 bool dtype_multiplies(DType a, DType b);
 /* Whether a float type has every number of another one. */
 bool dtype_holds(DType dtype, DType other);
@@ -95,18 +100,20 @@ double dtype_of_integer(DType dtype, double number);
 int64_t dtype_wrap(DType dtype, int64_t integer);
 /* The nearest value of a float type to a number, through f32; ties go to the even one. */
 float dtype_nearest(DType dtype, double number);
-/* Whether it has powers of two only, of which a cast takes the one not below: what is negative or infinite is a NaN. */
+/* Whether it has powers of two only, of which a cast takes the one not below: what is negative or
+ * infinite is a NaN. */
 bool dtype_is_scale(DType dtype);
 /* Of float types: the digits of the significand, and the exponent of the least number. */
 int dtype_digits(DType dtype);
 int dtype_least(DType dtype);
-/* Whether it is one of the floats of 8 bits: without arithmetic, what is no cast moves their codes, and sums of their products
- * may keep fewer bits than f32 has. */
+/* Whether it is one of the floats of 8 bits: without arithmetic, what is no cast moves their codes,
+ * and sums of their products may keep fewer bits than f32 has. */
 bool dtype_is_coded(DType dtype);
 /* Of such: the number that a code is, and the code of the nearest number; a NaN's is 7f. */
 double dtype_number(DType dtype, uint32_t code);
 uint32_t dtype_code(DType dtype, double number);
-/* The type of integers that has the bits of a type's elements, above them zeros; false: there is none. */
+/* The type of integers that has the bits of a type's elements, above them zeros; false: there is
+ * none. */
 bool dtype_of_bits(DType dtype, DType *out);
 /* Finds a dtype by name; false when there is none. */
 bool dtype_parse(const char *text, DType *out);

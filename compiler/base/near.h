@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The number of letters to insert, delete, replace or swap to turn `a` into `b`, 1 if only capitals differ; words of more
- * than 63 letters are as different as can be (1000). */
+/* The number of letters to insert, delete, replace or swap to turn `a` into `b`, 1 if only capitals
+ * differ; words of more than 63 letters are as different as can be (1000). */
 uint32_t word_distance(const char *a, const char *b);
 /* Whether only capitals differ, or nothing. */
 bool word_is_same_but_case(const char *a, const char *b);

@@ -25,8 +25,8 @@ bool npy_write(const char *path, const NpyArray *array, Fault *fault);
 /* "float32", "uint16", ..: for messages. */
 const char *npy_type_name(Arena *arena, const NpyArray *array);
 
-/* How a tilec element type travels (dtype.def): f16 as float16, bf16 as uint16, its bits.  False when there is no such
- * type. */
+/* How a tilec element type travels (dtype.def): f16 as float16, bf16 as uint16, its bits.  False
+ * when there is no such type. */
 bool npy_type_of(const char *dtype, char *kind, uint32_t *bytes);
 /* "bool, i32, ..": the element types, for messages. */
 const char *npy_types(Arena *arena);

@@ -11,11 +11,12 @@ typedef struct FilePart {
     size_t n;
 } FilePart;
 
-/* Writes the parts to a temporary file in the same folder and renames it, so that a failure (a full disk)
- * leaves an older file as it was.  Devices, pipes and links (/dev/stdout) are written directly.  On failure
- * returns false with errno set. */
+/* Writes the parts to a temporary file in the same folder and renames it, so that a failure (a full
+ * disk) leaves an older file as it was.  Devices, pipes and links (/dev/stdout) are written
+ * directly.  On failure returns false with errno set. */
 bool whole_file_write(const char *path, const FilePart *parts, size_t n_parts);
-/* Whether it most likely can; else errno says why not.  For who works long before there is something to write. */
+/* Whether it most likely can; else errno says why not.  For who works long before there is
+ * something to write. */
 bool whole_file_can_write(const char *path);
 
 #endif

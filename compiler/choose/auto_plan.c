@@ -1,11 +1,11 @@
 /* auto_plan.c - choosing a plan for warp groups.
  *
- * A candidate is a value for each `auto` parameter and a number of consumers.  A consumer has 64 rows, or
- * more where nothing is computed between products.  Blocks are persistent.  Where work tiles differ in
- * length, or consumers share a product, one work tile a block is a candidate, too; it is the only one
- * where they share a product without lookahead.  The candidate's kernel is built up to the pass `plan`;
- * consumer_time.c estimates the time of a launch from what one iteration asks of the units.  What does not
- * fit shared memory or registers is not a candidate.
+ * A candidate is a value for each `auto` parameter and a number of consumers.  A consumer has 64
+ * rows, or more where nothing is computed between products.  Blocks are persistent.  Where work
+ * tiles differ in length, or consumers share a product, one work tile a block is a candidate, too;
+ * it is the only one where they share a product without lookahead.  The candidate's kernel is built
+ * up to the pass `plan`; consumer_time.c estimates the time of a launch from what one iteration
+ * asks of the units.  What does not fit shared memory or registers is not a candidate.
  */
 #include "compiler/choose/auto_plan.h"
 
@@ -30,8 +30,8 @@ enum {
     COOP_K_SHARED = 512 /* beside tiles, where all large buffers are counted (shared products) */
 };
 
-/* For sizes that are not known, how much longer a launch counts if a tile size does not divide USUAL_TILE: the
- * last tile of a dimension is mostly padding then.  A round figure. */
+/* For sizes that are not known, how much longer a launch counts if a tile size does not divide
+ * USUAL_TILE: the last tile of a dimension is mostly padding then.  A round figure. */
 static const double ragged = 1.015;
 
 typedef struct PlanSearch {
@@ -64,7 +64,8 @@ same_values(const TileChoice *a, const TileChoice *b)
            a->replacement == b->replacement;
 }
 
-/* Whether a parameter that has another value than the user's says nothing but how many rows a consumer has. */
+/* Whether a parameter that has another value than the user's says nothing but how many rows a
+ * consumer has. */
 static bool
 may_be_replaced(PlanSearch *s, const TileChoice *choice)
 {
@@ -81,7 +82,8 @@ may_be_replaced(PlanSearch *s, const TileChoice *choice)
     return s->unseen;
 }
 
-/* The kernel with the values of `choice`, after the pass `plan`; NULL if it has none.  Its messages are dropped. */
+/* The kernel with the values of `choice`, after the pass `plan`; NULL if it has none.  Its messages
+ * are dropped. */
 static TirFn *
 planned_kernel(PlanSearch *s, const TileChoice *choice)
 {
@@ -140,19 +142,22 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
         ConsumerClocks near = consumer_time(target, w, trips, &plan, false);
         found->choice.cost.per_work = kernel_microseconds(target, &near);
     }
-    /* Three shapes of such plans were measured, none is among those that the constants are fitted to: ahead, if clearly. */
+    /* Three shapes of such plans were measured, none is among those that the constants are fitted
+     * to: ahead, if clearly. */
     found->choice.cost.per_work *= w->spare_bytes > 0 ? clearly_ahead : 1;
-    /* (With a shared product all consumers go through the whole loop, whose trips count the padding already.) */
+    /* (With a shared product all consumers go through the whole loop, whose trips count the padding
+     * already.) */
     for (uint32_t k = 0; k < s->autos && !s->sizes_known && !w->coop_k; k++)
         if (values->values[k] % USUAL_TILE != 0)
             found->choice.cost.per_work *= ragged;
     return true;
 }
 
-/* Whether products of two blocks, which read half of the right operands from shared memory, let the tensor cores run faster
- * by more than a chain of them is held up by the other block's ends.  A consumer that is alone is held up by its chain, not by
- * the tensor cores.  (The port binds where products have few columns.  By the simulator's clock attention takes 3 to 11 % less
- * at head dimensions 160 and 192, and no less at 64, 96 and 128, and 224 and 256 with one consumer.) */
+/* Whether products of two blocks, which read half of the right operands from shared memory, let the
+ * tensor cores run faster by more than a chain of them is held up by the other block's ends.  A
+ * consumer that is alone is held up by its chain, not by the tensor cores.  (The port binds where
+ * products have few columns.  By the simulator's clock attention takes 3 to 11 % less at head
+ * dimensions 160 and 192, and no less at 64, 96 and 128, and 224 and 256 with one consumer.) */
 static bool
 pairs_pay(const Target *target, const ConsumerWork *w, const PlanHints *plan)
 {
@@ -162,11 +167,12 @@ pairs_pay(const Target *target, const ConsumerWork *w, const PlanHints *plan)
            spared > target->consumer_times.pair_chain;
 }
 
-/* The same plan with the static scheduler for programs of a sliding axis, and, where the user asks for plans, with a role
- * that changes sums in tensor memory (which is no quicker by this account: the simulator's clock may say so), and with pairs
- * of blocks, if asked for.  `auto` takes these only where they pay: copies alone did not make the best plans faster
- * (docs/lab/gemm.md).  It takes the static
- * scheduler only if the counter takes registers that the consumers need: the dynamic one was 3 to 9 % faster. */
+/* The same plan with the static scheduler for programs of a sliding axis, and, where the user asks
+ * for plans, with a role that changes sums in tensor memory (which is no quicker by this account:
+ * the simulator's clock may say so), and with pairs of blocks, if asked for.  `auto` takes these
+ * only where they pay: copies alone did not make the best plans faster (docs/lab/gemm.md).  It
+ * takes the static scheduler only if the counter takes registers that the consumers need: the
+ * dynamic one was 3 to 9 % faster. */
 static void
 add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
           const ConsumerTrips *trips, PlanHints plan, uint32_t paired_stages)
@@ -202,9 +208,9 @@ two_blocks_fit(const Target *target, const ConsumerWork *w, const PlanHints *pla
            consumer_shared_bytes(w, plan) <= target_tile_limit(target, 2);
 }
 
-/* Where each program reads what no other does, plans with two blocks on an SM: from each of them programs are left at the
- * end, so that more SMs have one then.  With as many stages as there is room for, and with two: what blocks have under way
- * says how they share memory. */
+/* Where each program reads what no other does, plans with two blocks on an SM: from each of them
+ * programs are left at the end, so that more SMs have one then.  With as many stages as there is
+ * room for, and with two: what blocks have under way says how they share memory. */
 static void
 add_streams(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
             const ConsumerTrips *trips, PlanHints plan)
@@ -221,10 +227,11 @@ add_streams(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
     }
 }
 
-/* One consumer with small tiles takes longer for an iteration than memory for what it loads, or the producer does with its
- * many boxes: each waits for the other's barriers, and little is under way.  Two such blocks on an SM overlap (H200, pages
- * of 16 keys: 0.91 to 0.99 of unpaged decoding; of 32 keys, where memory takes longer, nothing).  What that takes of
- * registers and shared memory is there? */
+/* One consumer with small tiles takes longer for an iteration than memory for what it loads, or the
+ * producer does with its many boxes: each waits for the other's barriers, and little is under way.
+ * Two such blocks on an SM overlap (H200, pages of 16 keys: 0.91 to 0.99 of unpaged decoding; of 32
+ * keys, where memory takes longer, nothing).  What that takes of registers and shared memory is
+ * there? */
 static bool
 two_blocks_pay(const Target *target, const ConsumerWork *w, const ConsumerTrips *trips,
                const PlanHints *plan)
@@ -235,7 +242,8 @@ two_blocks_pay(const Target *target, const ConsumerWork *w, const ConsumerTrips 
            (loads < w->asking || loads < consumer_time(target, w, trips, plan, false).iteration);
 }
 
-/* The same plan with fewer stages, so that there is room for results to leave through shared memory (roles_store.c). */
+/* The same plan with fewer stages, so that there is room for results to leave through shared memory
+ * (roles_store.c). */
 static void
 add_with_room(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
               const ConsumerTrips *trips, PlanHints plan, int64_t stages)
@@ -276,7 +284,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     }
     if (s->px->stages > 0) /* pinned */
         stages = stages >= s->px->stages ? s->px->stages : 0;
-    /* of loops of nothing but products as many as there is room for: the way of a stage is what binds small tiles */
+    /* of loops of products alone as many as fit: the way of a stage binds small tiles */
     uint32_t most = consumer_only_mmas(w) ? MOST_PLAN_STAGES : MOST_STAGES;
     stages = stages > most ? most : stages;
     if (stages == 0)
@@ -311,11 +319,11 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     if (streams && !asked)
         add_streams(s, values, w, &trips, plan);
     plan.two_blocks = !asked && !streams && two_blocks_pay(target, w, &trips, &plan);
-    /* Two blocks have as much under way with fewer (H200, pages of 16 keys: 2 % less time with three than with four). */
+    /* Two blocks have as much under way with fewer (H200, pages of 16 keys: 2 % less with 3). */
     if (plan.two_blocks && s->px->stages == 0 && stages > ENOUGH_STAGES)
         plan.stages = ENOUGH_STAGES;
-    /* With a shared product registers are short, and a persistent block needs some for the tile's index.  It pays
-     * where the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
+    /* With a shared product registers are short, and a persistent block's index takes some.  It
+     * pays where the next tile is fetched while one ends (H200, d 64: 9 % at 512 keys). */
     bool room = plan.cooperative &&
                 w->added == 0; /* for the index: nothing passes registers on its way to memory */
     if (!w->coop_k || (q_stages > 1 && w->lookahead) || room)
@@ -325,8 +333,8 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     plan.two_blocks = false;
     plan.stages = stages;
     plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */
-    /* A block has one tile; what a cooperative-K product leaves of shared memory is as good for a second stage
-     * as for nothing, and so it was measured. */
+    /* A block has one tile; what a cooperative-K product leaves of shared memory is as good for a
+     * second stage as for nothing, and so it was measured. */
     plan.q_stages = w->coop_k ? q_stages : 1;
     if (w->variable_trips || w->coop_k)
         add_plans(s, values, w, &trips, plan, paired);
@@ -350,9 +358,10 @@ least_rows(const PlanSearch *s)
     return s->issued ? TMEM_LANES : GROUP_ROWS;
 }
 
-/* Whether more than so many consumers are tried, whose products a role of its own issues.  Of loops that do nothing but
- * multiply `auto` takes one: its sums have two stages, so that the next tile's products run while it has this one's.  With
- * arithmetic between products two, each of which computes under the other's products; nothing is known of more. */
+/* Whether more than so many consumers are tried, whose products a role of its own issues.  Of loops
+ * that do nothing but multiply `auto` takes one: its sums have two stages, so that the next tile's
+ * products run while it has this one's.  With arithmetic between products two, each of which
+ * computes under the other's products; nothing is known of more. */
 static bool
 may_be_more(const PlanSearch *s, const ConsumerWork *w, uint32_t consumers)
 {
@@ -370,8 +379,8 @@ found_with(const PlanSearch *s, const TileChoice *values)
     return NULL;
 }
 
-/* Plans for some values, by what the pass finds for few consumers; a product that consumers share out needs
- * two at least, and looks different for each number. */
+/* Plans for some values, by what the pass finds for few consumers; a product that consumers share
+ * out needs two at least, and looks different for each number. */
 static bool
 try_values(PlanSearch *s, TileChoice *values)
 {
@@ -421,9 +430,10 @@ try_values(PlanSearch *s, TileChoice *values)
     return some;
 }
 
-/* Plans in which consumers divide the tiles of the main loop: 64 rows for each consumer.  A program's sums are
- * then spread over all consumers, but so are the tiles that it loads: each is used for fewer products.  So
- * this is for kernels that have no other plan, or the least tiles alone. */
+/* Plans in which consumers divide the tiles of the main loop: 64 rows for each consumer.  A
+ * program's sums are then spread over all consumers, but so are the tiles that it loads: each is
+ * used for fewer products.  So this is for kernels that have no other plan, or the least tiles
+ * alone. */
 static void
 try_divided(PlanSearch *s, const TileChoice *values)
 {
@@ -445,7 +455,8 @@ try_divided(PlanSearch *s, const TileChoice *values)
     }
 }
 
-/* Whether all plans that were found write right operands to shared memory, which costs them its bandwidth. */
+/* Whether all plans that were found write right operands to shared memory, which costs them its
+ * bandwidth. */
 static bool
 all_compute_rights(const PlanSearch *s)
 {
@@ -456,8 +467,9 @@ all_compute_rights(const PlanSearch *s)
     return all;
 }
 
-/* A parameter that the user pinned to several consumers' rows: 64 rows, and that many consumers, if nothing of the program
- * shows it.  Where the source says how many consumers there are, it is the rows of each, as with --plan. */
+/* A parameter that the user pinned to several consumers' rows: 64 rows, and that many consumers, if
+ * nothing of the program shows it.  Where the source says how many consumers there are, it is the
+ * rows of each, as with --plan. */
 static bool
 try_pinned_rows(PlanSearch *s, TileChoice *values)
 {
@@ -482,7 +494,8 @@ try_pinned_rows(PlanSearch *s, TileChoice *values)
     return false;
 }
 
-/* As small as a product's sides can be, where registers have no room for more beside the sums: one at a time. */
+/* As small as a product's sides can be, where registers have no room for more beside the sums: one
+ * at a time. */
 static void
 try_least_values(PlanSearch *s, const TileChoice *values)
 {
@@ -493,7 +506,8 @@ try_least_values(PlanSearch *s, const TileChoice *values)
     }
 }
 
-/* Tiles of a loop of nothing but products whose three sides are open; false: `values` are not the least of such a loop. */
+/* Tiles of a loop of nothing but products whose three sides are open; false: `values` are not the
+ * least of such a loop. */
 static bool
 try_product_tiles(PlanSearch *s, const TileChoice *values)
 {
@@ -534,8 +548,8 @@ adds_results(const PlanCandidate *found)
     return found != NULL && found->work.sums > 0 && found->work.accumulators == 0;
 }
 
-/* Those that may be other than the first ones: one at a time, and of three the large ones together; of two as well where
- * results are added up, whose halves may fit (halve_products.c). */
+/* Those that may be other than the first ones: one at a time, and of three the large ones together;
+ * of two as well where results are added up, whose halves may fit (halve_products.c). */
 static void
 try_usual_values(PlanSearch *s, const TileChoice *values)
 {
@@ -626,8 +640,8 @@ sort_found(PlanSearch *s)
     }
 }
 
-/* Of those that are as good for usual sizes, one whose loop is clearly quicker comes first: where sizes
- * are not known, it gains more in large launches than it may lose in small ones. */
+/* Of those that are as good for usual sizes, one whose loop is clearly quicker comes first: where
+ * sizes are not known, it gains more in large launches than it may lose in small ones. */
 static void
 prefer_quick_loop(PlanSearch *s)
 {

@@ -3,11 +3,13 @@
  * A coarse grid of powers of two, of which a guess leaves the most promising to be tried out; then
  * steps from the best one to sizes between; then fewer buffers.  Trying out means front end,
  * passes up to the plan of shared memory, and the estimate of cost.c.  Where the best one needs
- * nearly all registers by that estimate, its code is made and tells how many it needs.  Where nothing
- * fits, the least tiles are tried, and of those that have room in shared memory what spills least is taken.
+ * nearly all registers by that estimate, its code is made and tells how many it needs.  Where
+ * nothing fits, the least tiles are tried, and of those that have room in shared memory what spills
+ * least is taken.
  *
- * Kernels without products take a shape of tiles for which launches cost least.  What they cost at least is known before
- * a shape is made (row_ranks.h): what is above the best one by that is not tried, unless someone wants to see it.
+ * Kernels without products take a shape of tiles for which launches cost least.  What they cost at
+ * least is known before a shape is made (row_ranks.h): what is above the best one by that is not
+ * tried, unless someone wants to see it.
  */
 #include "compiler/choose/auto_tiles.h"
 
@@ -71,7 +73,8 @@ typedef struct Search {
 
 /* ---- one candidate ---- */
 
-/* Whether a choice would have room for its tiles, but spills too much to be taken if there is another. */
+/* Whether a choice would have room for its tiles, but spills too much to be taken if there is
+ * another. */
 static bool
 lacks_registers(const Target *target, const TileChoice *choice)
 {
@@ -80,11 +83,13 @@ lacks_registers(const Target *target, const TileChoice *choice)
            choice->cost.shared_bytes <= target->chip.shared_per_block;
 }
 
-/* Sizes of few, some and many elements, for what has no usual size; other sizes than those in tiles are as ever. */
+/* Sizes of few, some and many elements, for what has no usual size; other sizes than those in tiles
+ * are as ever. */
 static const int64_t sampled[] = {256, 1000, 4096, 16384};
 enum { SAMPLED = sizeof sampled / sizeof sampled[0] };
 
-/* Which sizes are drawn, of a kernel with middling tiles: those that are cut into tiles and have no usual size. */
+/* Which sizes are drawn, of a kernel with middling tiles: those that are cut into tiles and have no
+ * usual size. */
 static void
 draw_sizes(Search *s, const TirFn *fn)
 {
@@ -124,8 +129,8 @@ estimate_launches(const Search *s, const TirFn *fn, TileChoice *choice)
     choice->cost.per_work = row_ranks_clocks(&ranks, choice->values, &threads);
 }
 
-/* Runs the passes and the estimate of a choice that is right.  `fn`: with its values, in `arena`, which takes what passes make; true: it
- * is what would be compiled. */
+/* Runs the passes and the estimate of a choice that is right.  `fn`: with its values, in `arena`,
+ * which takes what passes make; true: it is what would be compiled. */
 static bool
 estimate_kernel(Search *s, TileChoice *choice, TirFn *fn, Arena *arena, bool trial_only)
 {
@@ -316,7 +321,8 @@ search_grid(Search *s)
     }
 }
 
-/* Of tiles: eight for a thread, 32, and 64 in loops, which have fewer iterations to wait in then. */
+/* Of tiles: eight for a thread, 32, and 64 in loops, which have fewer iterations to wait in
+ * then. */
 enum { FEW_ELEMENTS = 1024, MANY_ELEMENTS = 4096, MOST_ELEMENTS = 8192 };
 
 /* Whether no tile that a kernel loads or stores has eight elements for a thread. */
@@ -401,8 +407,9 @@ list_rows(Search *s, const TileChoice *choice)
     listed->cost.per_work = row_ranks_clocks(&ranks, choice->values, &threads);
 }
 
-/* How the threads of a shape that was not tried are thought to do at best: there are as many as there is room for; where a shape of no
- * more elements was tried, half as many again as of that, with half as much work for an element.  Additions to memory follow from the shape. */
+/* How the threads of a shape that was not tried are thought to do at best: there are as many as
+ * there is room for; where a shape of no more elements was tried, half as many again as of that,
+ * with half as much work for an element.  Additions to memory follow from the shape. */
 static RowThreads
 threads_at_best(const Search *s, const TileChoice *choice)
 {
@@ -420,7 +427,8 @@ threads_at_best(const Search *s, const TileChoice *choice)
     return best;
 }
 
-/* Estimates what was listed, the most promising first, but for what costs more than the best one anyway. */
+/* Estimates what was listed, the most promising first, but for what costs more than the best one
+ * anyway. */
 static void
 estimate_rows(Search *s)
 {
@@ -451,7 +459,8 @@ estimate_rows(Search *s)
     }
 }
 
-/* Of kernels without products: shapes of tiles that give a thread some elements, or the one size that is open. */
+/* Of kernels without products: shapes of tiles that give a thread some elements, or the one size
+ * that is open. */
 static void
 search_rows(Search *s)
 {
@@ -561,7 +570,8 @@ search_stages(Search *s)
     }
 }
 
-/* Makes the code of a choice, for good, and takes account of the registers it needs.  Whether there are enough. */
+/* Makes the code of a choice, for good, and takes account of the registers it needs.  Whether there
+ * are enough. */
 static bool
 settle(Search *s, TileChoice *choice)
 {
@@ -665,7 +675,8 @@ search_small(Search *s)
     }
 }
 
-/* Where all that has room spills: what spills least, which is better than tiles that have no room. */
+/* Where all that has room spills: what spills least, which is better than tiles that have no
+ * room. */
 static void
 take_spilling(Search *s)
 {

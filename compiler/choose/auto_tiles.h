@@ -1,9 +1,9 @@
-/* auto_tiles.h - chooses the values of `auto` parameters, the number of warps, and the stages of pipelined
- * loads, for kernels without roles.
+/* auto_tiles.h - chooses the values of `auto` parameters, the number of warps, and the stages of
+ * pipelined loads, for kernels without roles.
  *
- * Candidates are compiled up to the plan of shared memory and compared by the cost model (cost.h); those of kernels without
- * products by the clocks of their launches (launch_cost.h) over small and large sizes.  What
- * the user pinned (-D, --warps, --stages, an attribute) stays.
+ * Candidates are compiled up to the plan of shared memory and compared by the cost model (cost.h);
+ * those of kernels without products by the clocks of their launches (launch_cost.h) over small and
+ * large sizes.  What the user pinned (-D, --warps, --stages, an attribute) stays.
  */
 #ifndef TILEC_AUTO_TILES_H
 #define TILEC_AUTO_TILES_H
@@ -21,7 +21,8 @@ typedef struct TileChoice {
     PlanHints plan;                     /* no consumers: no plan for warp groups */
     const char *replaced, *replacement; /* a parameter of -D, and the value to take instead */
     Cost cost;
-    /* clocks of a launch (launch_cost.h), where it was asked for, and of kernels without products; NULL: not known */
+    /* clocks of a launch (launch_cost.h), where it was asked for, and of kernels without products;
+     * NULL: not known */
     const HostExpr *launch;
     const HostExpr *estimate; /* the same, to compare all tiles */
     const char *about;        /* a line for remarks; NULL: there is none */
@@ -38,13 +39,13 @@ typedef struct TileChoices {
 /* The kernel once more, with the values of `choice`.  NULL after errors. */
 TirFn *tile_choice_kernel(const Front *front, const char *name, const TileChoice *choice);
 
-/* Ways to compile a kernel, with whatever values it was made, tried out with `px`; `trials` is emptied again and again.
- * The report gets a table, and there is a remark about the winner.  None for a kernel without
- * products and `auto` sizes, and when nothing fits. */
+/* Ways to compile a kernel, with whatever values it was made, tried out with `px`; `trials` is
+ * emptied again and again. The report gets a table, and there is a remark about the winner.  None
+ * for a kernel without products and `auto` sizes, and when nothing fits. */
 TileChoices auto_tiles_search(const Front *front, PassContext *px, Arena *trials,
                               const TirFn *kernel);
-/* The same of kernel `name` and smaller tiles, which are better where there are few programs, each with the clocks of its launches; no report
- * and no remark. */
+/* The same of kernel `name` and smaller tiles, which are better where there are few programs, each
+ * with the clocks of its launches; no report and no remark. */
 TileChoices auto_tiles_forms(const Front *front, const PassContext *px, Arena *trials,
                              const char *name);
 

@@ -1,4 +1,5 @@
-/* built_plans.c - the plans that a search lists, of short launches where those are asked for, what `auto` takes first. */
+/* built_plans.c - the plans that a search lists, of short launches where those are asked for, what
+ * `auto` takes first. */
 #include "compiler/choose/built_plans.h"
 
 #include <inttypes.h>
@@ -75,7 +76,8 @@ halve_size(const TirFn *sample, const TilecSearch *search, int64_t *sizes)
     return largest < sample->sizes.n;
 }
 
-/* The plans for these sizes, which are made smaller until the quickest takes no longer than is asked. */
+/* The plans for these sizes, which are made smaller until the quickest takes no longer than is
+ * asked. */
 PlanCandidates
 built_plans(const Front *front, PassContext *px, Arena *trials, const TirFn *sample,
             const TilecSearch *search, int64_t *sizes)

@@ -4,7 +4,8 @@
 
 #include "compiler/choose/auto_plan.h"
 
-/* The plans for these sizes, which are made smaller until the quickest takes no longer than is asked. */
+/* The plans for these sizes, which are made smaller until the quickest takes no longer than is
+ * asked. */
 PlanCandidates built_plans(const Front *front, PassContext *px, Arena *trials, const TirFn *sample,
                            const TilecSearch *search, int64_t *sizes);
 /* Puts what a compilation with these sizes takes, without a tuning database, first. */

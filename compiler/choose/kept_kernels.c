@@ -10,7 +10,8 @@ enum {
     MOST_BYTES = 4 << 20 /* of all that is kept, for little memory; one kernel may take more */
 };
 
-/* Keeps a copy of the kernel that the front end has already made, if its values are those of a sample. */
+/* Keeps a copy of the kernel that the front end has already made, if its values are those of a
+ * sample. */
 static void
 keep_made(KeptKernels *kept)
 {

@@ -1,6 +1,6 @@
-/* plan_reason.c - runs the passes up to `plan` once more, with the plan that was given (else two consumers) and
- * middling sizes for `auto` parameters, and keeps the reason that `plan` gives for refusing.  The search for
- * plans drops the messages of its trials. */
+/* plan_reason.c - runs the passes up to `plan` once more, with the plan that was given (else two
+ * consumers) and middling sizes for `auto` parameters, and keeps the reason that `plan` gives for
+ * refusing.  The search for plans drops the messages of its trials. */
 #include "compiler/choose/plan_reason.h"
 
 #include <string.h>
@@ -89,7 +89,8 @@ has_loop(const TirBlock *block)
     return found;
 }
 
-/* What an error says, without the kernel's name in front, and the warning that it might have been. */
+/* What an error says, without the kernel's name in front, and the warning that it might have
+ * been. */
 static const char *
 error_alone(Arena *arena, const TirFn *fn, const char *error)
 {

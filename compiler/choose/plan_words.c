@@ -1,4 +1,5 @@
-/* plan_words.c - what is said of the plans that are tried: rows of a report, remarks, why one of them is taken. */
+/* plan_words.c - what is said of the plans that are tried: rows of a report, remarks, why one of
+ * them is taken. */
 #include "compiler/choose/plan_words.h"
 
 void
@@ -84,7 +85,8 @@ plan_why(const PlanCandidates *found, uint32_t k, Buf *out)
     buf_printf(out, " takes %.1f %% less, %s", less, why_not(found, taken, quickest));
 }
 
-/* Candidates in the order in which they are shown: those that were built by their times, then the others. */
+/* Candidates in the order in which they are shown: those that were built by their times, then the
+ * others. */
 static uint32_t
 order_shown(const PlanCandidates *found, uint32_t *order)
 {

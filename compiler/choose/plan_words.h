@@ -1,4 +1,5 @@
-/* plan_words.h - what is said of the plans that are tried: rows of a report, remarks, why one of them is taken. */
+/* plan_words.h - what is said of the plans that are tried: rows of a report, remarks, why one of
+ * them is taken. */
 #ifndef TILEC_PLAN_WORDS_H
 #define TILEC_PLAN_WORDS_H
 
@@ -15,10 +16,11 @@ void plan_print_choice(const AutoTiles *open, const TileChoice *choice, Buf *out
 const char *plan_about(const PassContext *px, const PlanCandidates *found, uint32_t k);
 /* Clocks of the loop for each multiplication. */
 double plan_loop_clocks(const PlanCandidate *found);
-/* "the quickest", or which of those that were built takes less than candidate `k`, and why `k` is taken all the same. */
+/* "the quickest", or which of those that were built takes less than candidate `k`, and why `k` is
+ * taken all the same. */
 void plan_why(const PlanCandidates *found, uint32_t k, Buf *out);
-/* A row for each: the first, which is taken, with the reason, the others by their times.  `choices`: of the first `n`, which
- * are to know their rows. */
+/* A row for each: the first, which is taken, with the reason, the others by their times.
+ * `choices`: of the first `n`, which are to know their rows. */
 void plan_report_rows(const PlanCandidates *found, TileChoice *choices, uint32_t n, Buf *report);
 
 #endif

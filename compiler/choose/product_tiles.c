@@ -1,11 +1,12 @@
 /* product_tiles.c - tiles of a product, by side (product_tiles.h).
  *
- * A block has as many rows as its consumers have together, so a consumer needs no more than one or two instructions' rows: two
- * where the columns are as many as registers hold, so that the block's tile is larger.  More columns than rows
- * read fewer operands.  Sizes between the powers of two fill the last round of a launch better (192: H200, docs/lab/gemm.md).
- * Rows may also be any multiple of 16 where the product is computed transposed, with its columns as the instruction's rows:
- * 137 rows are one tile of 144, or three of 64.
- * Less than 128 bytes of the depth are not worth an iteration's barriers; more is as good as more stages.
+ * A block has as many rows as its consumers have together, so a consumer needs no more than one or
+ * two instructions' rows: two where the columns are as many as registers hold, so that the block's
+ * tile is larger.  More columns than rows read fewer operands.  Sizes between the powers of two
+ * fill the last round of a launch better (192: H200, docs/lab/gemm.md). Rows may also be any
+ * multiple of 16 where the product is computed transposed, with its columns as the instruction's
+ * rows: 137 rows are one tile of 144, or three of 64. Less than 128 bytes of the depth are not
+ * worth an iteration's barriers; more is as good as more stages.
  */
 #include "compiler/choose/product_tiles.h"
 

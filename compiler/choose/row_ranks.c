@@ -23,7 +23,8 @@ value_of(const Fit *fit, uint32_t k)
     return value;
 }
 
-/* What is `a` with the first values and `b` with the second: a number times some of the values; NULL: nothing of that kind. */
+/* What is `a` with the first values and `b` with the second: a number times some of the values;
+ * NULL: nothing of that kind. */
 static const HostExpr *
 product(const Fit *fit, int64_t a, int64_t b)
 {

@@ -1,7 +1,9 @@
-/* search.c - what a search is about: a kernel, sizes of its tensors, the values to try for what it leaves `auto`.
+/* search.c - what a search is about: a kernel, sizes of its tensors, the values to try for what it
+ * leaves `auto`.
  *
- * Plans for which there is code are listed by their time (search_built.c), or all divisions among warp groups, whether
- * or not there is code for them, with what they take (search_divisions.c).  Nothing is measured and nothing lowered.
+ * Plans for which there is code are listed by their time (search_built.c), or all divisions among
+ * warp groups, whether or not there is code for them, with what they take (search_divisions.c).
+ * Nothing is measured and nothing lowered.
  */
 #include "compiler/choose/search.h"
 
@@ -104,8 +106,8 @@ may_list(Search *s, const TilecSearch *search, uint32_t k, const char *const *au
     return true;
 }
 
-/* The lists by the places of the parameters that are open: the last one is for all further ones, too.  Of divisions there
- * are usual ones: rows and columns come first by custom. */
+/* The lists by the places of the parameters that are open: the last one is for all further ones,
+ * too.  Of divisions there are usual ones: rows and columns come first by custom. */
 static bool
 take_lists(Search *s, const Front *front, const TilecSearch *search)
 {

@@ -40,8 +40,8 @@ search_print_key(const Target *target, const TirFn *sample, const AutoTiles *ope
     buf_add(out, "}");
 }
 
-/* Where tiles of the grid differ in length: iterations of the SM that has the most with a static scheduler,
- * and each length with the number of tiles that are as long or longer. */
+/* Where tiles of the grid differ in length: iterations of the SM that has the most with a static
+ * scheduler, and each length with the number of tiles that are as long or longer. */
 static void
 print_lengths(const Target *target, const ConsumerTrips *trips, Buf *out)
 {

@@ -1,9 +1,10 @@
-/* search_divisions.c - the accounting of `tilec search`: which divisions among warp groups a kernel can have.
+/* search_divisions.c - the accounting of `tilec search`: which divisions among warp groups a kernel
+ * can have.
  *
  * The kernel is made with each combination of sizes for what it leaves `auto`, taken through the
  * passes up to `fuse`, read as a flow of products (flow.h), and divided in every way that the
- * target allows (group_plans.h), whether or not tilec has code for it.  So there is no time: a list of thousands
- * takes less than a second.
+ * target allows (group_plans.h), whether or not tilec has code for it.  So there is no time: a list
+ * of thousands takes less than a second.
  */
 #include "compiler/choose/search.h"
 

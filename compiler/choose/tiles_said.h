@@ -16,7 +16,8 @@ typedef struct TilesTried {
 
 /* Values, warps and stages; `width`: of values, in columns. */
 void tile_choice_print(const TilesTried *tried, const TileChoice *choice, int width, Buf *out);
-/* All that was tried: clocks of an SM for 1024 multiply-adds, in all and of each unit; without products, clocks of launches. */
+/* All that was tried: clocks of an SM for 1024 multiply-adds, in all and of each unit; without
+ * products, clocks of launches. */
 void tiles_report(const TilesTried *tried, Buf *out);
 /* One line about the winner. */
 void tiles_remark(const TilesTried *tried, const PassContext *px, Span span);

@@ -22,10 +22,11 @@ typedef struct TuningChoice {
     uint32_t others;          /* other choices it was better than */
 } TuningChoice;
 
-/* The best measured choice for kernel `sample`, whose parameters `open` are to be chosen; `warps` and `stages`
- * are pinned unless 0.  If several sizes were measured, the choices measured for the most of them are compared,
- * and the one that is nearest to the best on average is taken.  Lines with a plan for warp groups count only if
- * `plans`.  Lines that cannot be read give warnings with `path`.  False when nothing was measured. */
+/* The best measured choice for kernel `sample`, whose parameters `open` are to be chosen; `warps`
+ * and `stages` are pinned unless 0.  If several sizes were measured, the choices measured for the
+ * most of them are compared, and the one that is nearest to the best on average is taken.  Lines
+ * with a plan for warp groups count only if `plans`.  Lines that cannot be read give warnings with
+ * `path`.  False when nothing was measured. */
 bool tuning_find(Arena *arena, Diag *diag, const char *path, const char *text, const Target *target,
                  const TirFn *sample, const AutoTiles *open, bool plans, uint32_t warps,
                  uint32_t stages, TuningChoice *choice);

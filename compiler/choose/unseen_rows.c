@@ -1,19 +1,25 @@
-/* unseen_rows.c - goes through a kernel with two values of a parameter, the rows of its programs, side by side.
+/* unseen_rows.c - goes through a kernel with two values of a parameter, the rows of its programs,
+ * side by side.
  *
- * Along one axis of the grid a program p of the wide kernel has W rows, and programs c p .. c p + c - 1 of the narrow one have
- * R = W / c each.  Of each pair of values is kept how they compare, where program c p + j of the narrow kernel runs:
+ * Along one axis of the grid a program p of the wide kernel has W rows, and programs c p .. c p + c
+ * - 1 of the narrow one have R = W / c each.  Of each pair of values is kept how they compare,
+ * where program c p + j of the narrow kernel runs:
  *
  *     alike      the same
- *     by rows    tiles with W and R elements along one dimension: the narrow one is part j of the wide one
+ *     by rows    tiles with W and R elements along one dimension: the narrow one is part j of the
+ *                wide one
  *     index      p and c p + j, of the grid
  *     rows       the constants W and R
  *     first      p W and (c p + j) R, and the same number added: where their rows begin
- *     vote       whether some or all rows say so: where branches are told that rows may decide by themselves
- *     live       whether the program has rows at all (first < a limit): where it has none it writes nothing
+ *     vote       whether some or all rows say so: where branches are told that rows may decide by
+ *                themselves
+ *     live       whether the program has rows at all (first < a limit): where it has none it writes
+ *                nothing
  *     unlike     all else
  *
- * Nobody sees the rows if all that is written is by rows, from where the rows begin, and no loop, branch, place or shape
- * follows from anything but what is alike.  Of what is not known here, the rows are taken to be seen.
+ * Nobody sees the rows if all that is written is by rows, from where the rows begin, and no loop,
+ * branch, place or shape follows from anything but what is alike.  Of what is not known here, the
+ * rows are taken to be seen.
  */
 #include "compiler/choose/unseen_rows.h"
 
@@ -94,7 +100,8 @@ kind_of(const Rows *s, const TirVal *wide, const TirVal *narrow)
     return pair->narrow == narrow ? pair->kind : UNLIKE;
 }
 
-/* The dimension along which a tile has the rows; NO_DIMENSION: none.  False: the types differ otherwise. */
+/* The dimension along which a tile has the rows; NO_DIMENSION: none.  False: the types differ
+ * otherwise. */
 static bool
 rows_of(const Rows *s, TirType wide, TirType narrow, uint32_t *dimension)
 {
@@ -302,8 +309,8 @@ ends_with(const TirOp *write, const Linear *live)
     return ends;
 }
 
-/* Whether the rows behind the grid's last ones, of which the wide kernel may have more, are not written: what the grid counts
- * ends there, or data says where. */
+/* Whether the rows behind the grid's last ones, of which the wide kernel may have more, are not
+ * written: what the grid counts ends there, or data says where. */
 static bool
 ends_with_grid(const Rows *s, const TirOp *write)
 {

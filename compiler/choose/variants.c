@@ -1,4 +1,5 @@
-/* variants.c - chooses the set: the plan that brings the most over sample sizes, one after the other. */
+/* variants.c - chooses the set: the plan that brings the most over sample sizes, one after the
+ * other. */
 #include "compiler/choose/variants.h"
 
 #include <math.h>
@@ -9,20 +10,23 @@
 #include "compiler/cost/trips.h"
 #include "compiler/passes/util/tir_util.h"
 
-/* A form more must bring this much on average over the samples, or save this much at one of them. */
+/* A form more must bring this much on average over the samples, or save this much at one of
+ * them. */
 static const double worth = 0.01, spared = 0.08;
 /* Of products, whose sizes differ more than those of all else. */
 static const double worth_of_products = 0.002;
-/* Percent that tiles beside those that auto takes cost more than is estimated, without warp groups.  Chosen by the 41 launches
- * of sm_80's forms on an H200 that it was tried on: 3 to 5 let the rule take more of the fastest.  Beside their estimates
- * others took 1.04 times what auto's did at head dimension 64, 0.96 at 96, 1.08 at 128, 0.99 at 192 (long forwards); 0.75 at
- * 256, where an H200 has room for more blocks than the record of sm_80 says. */
+/* Percent that tiles beside those that auto takes cost more than is estimated, without warp
+ * groups.  Chosen by the 41 launches of sm_80's forms on an H200 that it was tried on: 3 to 5 let
+ * the rule take more of the fastest.  Beside their estimates others took 1.04 times what auto's did
+ * at head dimension 64, 0.96 at 96, 1.08 at 128, 0.99 at 192 (long forwards); 0.75 at 256, where an
+ * H200 has room for more blocks than the record of sm_80 says. */
 enum { TILES_MORE = 5 };
 
 /* A form for few elements counts where some size is this small, twice the largest sample. */
 enum { FEW_MOST = 384 };
 
-/* Samples: sizes that are divided into tiles, from small to large, with all others from one to many. */
+/* Samples: sizes that are divided into tiles, from small to large, with all others from one to
+ * many. */
 static const int64_t tiled[] = {256, 512, 1024, 1536, 2048, 4096, 8192, 16384};
 /* .. and small ones, less than a tile or little more. */
 static const int64_t few[] = {64, 96, 128, 192};
@@ -47,8 +51,10 @@ typedef struct Choosing {
     const TirFn *sample; /* the kernel with middling sizes */
     const PlanCandidates *plans;
     uint32_t autos;
-    bool products; /* the loop has nothing but products: how long it takes is a matter of whole rounds of tiles */
-    bool uneven; /* some sizes are small where others are large: of products, and of kernels without any */
+    /* the loop has nothing but products: how long it takes is a matter of whole rounds of tiles */
+    bool products;
+    /* some sizes are small where others are large: of products, and of kernels without any */
+    bool uneven;
     const int64_t **sizes; /* samples */
     uint32_t n, usual;     /* the first ones have usual sizes, the others few elements */
     TuningTimes measured;
@@ -66,7 +72,8 @@ allowed(const TirFn *fn, const int64_t *sizes)
     return true;
 }
 
-/* A size that must be equal to an expression of others, as query heads to a multiple of key heads, is drawn with these. */
+/* A size that must be equal to an expression of others, as query heads to a multiple of key heads,
+ * is drawn with these. */
 static void
 meet(const TirFn *fn, int64_t *sizes)
 {
@@ -103,7 +110,8 @@ draw_with(Choosing *c, int64_t in_tiles, int64_t other)
     add_sample(c, sizes);
 }
 
-/* Matrices of few rows or columns, or little depth: size `k` from small to large, all others in tiles large. */
+/* Matrices of few rows or columns, or little depth: size `k` from small to large, all others in
+ * tiles large. */
 static void
 draw_uneven(Choosing *c, uint32_t k)
 {
@@ -159,7 +167,8 @@ clocks_of(PlanCandidate *plan, bool cost)
     return cost ? &plan->cost : &plan->estimate;
 }
 
-/* The logarithm of what plan `p` was measured to take over its cost or what is estimated, on average; *n: of how many. */
+/* The logarithm of what plan `p` was measured to take over its cost or what is estimated, on
+ * average; *n: of how many. */
 static double
 measured_over(const Choosing *c, uint32_t p, bool cost, uint32_t *n)
 {
@@ -181,8 +190,8 @@ measured_over(const Choosing *c, uint32_t p, bool cost, uint32_t *n)
     return *n > 0 ? sum / *n : 0;
 }
 
-/* What was measured counts more than what is estimated: a plan that takes longer than its estimate, as compared with the
- * others, costs more by as much. */
+/* What was measured counts more than what is estimated: a plan that takes longer than its estimate,
+ * as compared with the others, costs more by as much. */
 static void
 correct_by_measured(Choosing *c, bool cost)
 {
@@ -223,7 +232,8 @@ estimate_all(Choosing *c, bool cost)
     return all;
 }
 
-/* By what a set grows: clocks of all plans for all samples, which samples count, and what a form more must bring. */
+/* By what a set grows: clocks of all plans for all samples, which samples count, and what a form
+ * more must bring. */
 typedef struct Measure {
     const double *clocks;
     uint32_t from, to;
@@ -231,7 +241,8 @@ typedef struct Measure {
     uint32_t most;        /* forms in all */
 } Measure;
 
-/* Whether plan `p` is worth being one more beside `least`, the clocks so far; *gain: by how much, on average. */
+/* Whether plan `p` is worth being one more beside `least`, the clocks so far; *gain: by how much,
+ * on average. */
 static bool
 brings(const Choosing *c, const Measure *by, const double *least, uint32_t p, double *gain)
 {
@@ -285,7 +296,8 @@ candidates_beside(const Front *front, const PassContext *px, Arena *trials, cons
     quiet.report = NULL;
     if (own->plan.consumers > 0)
         return auto_plan_candidates(front, &quiet, trials, name, &all, NULL);
-    /* beside kernels that have plans, whose times were fitted to launches, those of products without one have no estimate */
+    /* beside kernels that have plans, whose times were fitted to launches, those of products
+     * without one have no estimate */
     TileChoices tiles = target_predicts_roles(px->target) && own->launch == NULL
                             ? (TileChoices){0}
                             : auto_tiles_forms(front, &quiet, trials, name);

@@ -1,6 +1,7 @@
 /* variants.h - a small set of plans that together are near the best for most sizes of the tensors.
  *
- * Launchers take the form of a kernel whose estimated clocks for their sizes are the least (docs/metadata.md).
+ * Launchers take the form of a kernel whose estimated clocks for their sizes are the least
+ * (docs/metadata.md).
  */
 #ifndef TILEC_VARIANTS_H
 #define TILEC_VARIANTS_H
@@ -20,10 +21,12 @@ typedef struct PlanVariants {
     const char *why; /* there is but one: the reason; NULL: it is near the best everywhere */
 } PlanVariants;
 
-/* The forms of kernel `name` beside `own`, which `auto` has taken.  The report gets the table of sizes. */
+/* The forms of kernel `name` beside `own`, which `auto` has taken.  The report gets the table of
+ * sizes. */
 PlanVariants plan_variants(const Front *front, PassContext *px, Arena *trials, const char *name,
                            const TileChoice *own);
-/* Clocks of a launch of a kernel without products whose sizes are not open, on which all passes have run; NULL: not known. */
+/* Clocks of a launch of a kernel without products whose sizes are not open, on which all passes
+ * have run; NULL: not known. */
 const HostExpr *variant_clocks(PassContext *px, TirFn *fn);
 
 #endif

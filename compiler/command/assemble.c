@@ -45,8 +45,8 @@ typedef struct Tools {
 static const char *const disassemblers[DISASSEMBLERS][3] = {{"nvdisasm", "-c", "-g"},
                                                             {"cuobjdump", "-sass", NULL}};
 
-/* ptxas over the file `input`, and a disassembler over what it makes.  There are temporary files now,
- * so nothing here may end the program. */
+/* ptxas over the file `input`, and a disassembler over what it makes.  There are temporary files
+ * now, so nothing here may end the program. */
 static void
 run_tools(Tools *tools, const Assembly *assembly, const char *input, const char *cubin, bool keep)
 {
@@ -100,8 +100,8 @@ version_behind(const char *text, const char *word)
                : 0;
 }
 
-/* Whether ptxas does not know the PTX's version, or the chip: says which CUDA does.  The PTX of tilec itself has the oldest
- * version that its instructions have. */
+/* Whether ptxas does not know the PTX's version, or the chip: says which CUDA does.  The PTX of
+ * tilec itself has the oldest version that its instructions have. */
 static bool
 is_too_old(const Tools *tools, const Assembly *assembly)
 {
@@ -148,7 +148,8 @@ ptxas_status(const Tools *tools, const Assembly *assembly)
     return EXIT_BUG;
 }
 
-/* The machine code as text; NULL with `*reason` when there is none.  The caller frees the reason. */
+/* The machine code as text; NULL with `*reason` when there is none.  The caller frees the
+ * reason. */
 static int
 listing_of(const Tools *tools, const char **code, char **reason)
 {
@@ -185,8 +186,8 @@ write_page(const Assembly *assembly, Arena *arena, const PageCode *code, const c
     return write_file(output, text.at, text.n);
 }
 
-/* Says what there is to say, and writes the page where one is wanted; `said` is NULL where ptxas did not run.  Returns
- * the exit status.  Nothing here changes a local variable after setjmp. */
+/* Says what there is to say, and writes the page where one is wanted; `said` is NULL where ptxas
+ * did not run.  Returns the exit status.  Nothing here changes a local variable after setjmp. */
 static int
 judge(const Assembly *assembly, const char *said, const char *code, const char *no_code,
       const char *output)

@@ -18,7 +18,8 @@ typedef struct Assembly {
     bool line_info;
     AfterActions actions;
     FILE *report; /* NULL: not wanted */
-    /* of --emit=html: it is written in place of the cubin, with the machine code; NULL: not wanted */
+    /* of --emit=html: it is written in place of the cubin, with the machine code; NULL: not
+     * wanted */
     const char *page;
 } Assembly;
 
@@ -27,7 +28,8 @@ enum { EXIT_OLD_PTXAS = 100 };
 
 /* Makes the cubin `output` (NULL: only to hear what ptxas says, "-": standard output).  Warnings go
  * to standard error; when one of them counts as an error nothing is written.  Returns the exit
- * status, or EXIT_OLD_PTXAS.  A page is made without ptxas, too, and by one that is too old: it says what is missing. */
+ * status, or EXIT_OLD_PTXAS.  A page is made without ptxas, too, and by one that is too old: it
+ * says what is missing. */
 int assemble(const Assembly *assembly, const char *output);
 
 #endif

@@ -1,7 +1,7 @@
 /* depend.c - what an output is made of, as a rule of make: -MD and -MF.
  *
- * Build systems read it to know when to compile again: a module that a program uses, or a tuning database beside it, is
- * an input that their rules do not name.
+ * Build systems read it to know when to compile again: a module that a program uses, or a tuning
+ * database beside it, is an input that their rules do not name.
  */
 #include "compiler/command/depend.h"
 

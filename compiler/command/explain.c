@@ -1,6 +1,8 @@
-/* explain.c - `tilec explain`: sections of docs/errors.md and docs/findings.md, which are in the program.
+/* explain.c - `tilec explain`: sections of docs/errors.md and docs/findings.md, which are in the
+ * program.
  *
- * A section is a heading `## E-NAME: summary`, of a finding of the simulator `## S-NAME: summary`, and the text up to the next one.
+ * A section is a heading `## E-NAME: summary`, of a finding of the simulator `## S-NAME: summary`,
+ * and the text up to the next one.
  */
 #include "compiler/command/explain.h"
 
@@ -80,7 +82,8 @@ print_section(const Section *section)
     }
 }
 
-/* A name as the table has it: `shape`, `E-shape` and `[E-SHAPE]` are E-SHAPE, `s-race` is S-RACE.  The caller frees it. */
+/* A name as the table has it: `shape`, `E-shape` and `[E-SHAPE]` are E-SHAPE, `s-race` is S-RACE.
+ * The caller frees it. */
 static char *
 full_name(const char *word)
 {

@@ -33,8 +33,8 @@ add_cubin(HeaderCubins *cubins, Assembly *assembly)
     return status;
 }
 
-/* What is to be asked of ptxas: "sm_90" where the PTX is for "sm_90a" is that.  NULL: no machine code for this target can be
- * made of the PTX.  The caller frees it. */
+/* What is to be asked of ptxas: "sm_90" where the PTX is for "sm_90a" is that.  NULL: no machine
+ * code for this target can be made of the PTX.  The caller frees it. */
 static char *
 target_of_ptx(const char *target, const char *asked)
 {

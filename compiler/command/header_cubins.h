@@ -24,8 +24,8 @@ typedef struct HeaderCubins {
     size_t n;
 } HeaderCubins;
 
-/* Compiles the program to PTX for each target of the header, and that to machine code for each that is asked for; sets
- * the options for the header.  Complains; returns the exit status. */
+/* Compiles the program to PTX for each target of the header, and that to machine code for each that
+ * is asked for; sets the options for the header.  Complains; returns the exit status. */
 int header_cubins(HeaderCubins *cubins, TilecOptions *options, const char *path, const char *text,
                   size_t n);
 void header_cubins_free(HeaderCubins *cubins);

@@ -1,4 +1,5 @@
-/* help.c - what `tilec --help` prints, from the tables of options and warnings, and what options of other compilers are here. */
+/* help.c - what `tilec --help` prints, from the tables of options and warnings, and what options of
+ * other compilers are here. */
 #include "compiler/command/help.h"
 
 #include <stdio.h>

@@ -7,8 +7,8 @@
 /* What stands behind .target in the PTX, "sm_90a"; the caller frees it. */
 char *ptx_target(const char *ptx);
 
-/* Machine code with its encodings and the lines of PTX that it was made of, as `nvdisasm -c -hex -gp` prints
- * it.  NULL and a reason when there is none; the caller frees either. */
+/* Machine code with its encodings and the lines of PTX that it was made of, as `nvdisasm -c -hex
+ * -gp` prints it.  NULL and a reason when there is none; the caller frees either. */
 char *listing_of_ptx(const char *ptx, size_t n, char **why);
 
 #endif

@@ -1,6 +1,8 @@
-/* lsp.c - the language server: messages of the protocol in and out, what they ask for from editor.h.
+/* lsp.c - the language server: messages of the protocol in and out, what they ask for from
+ * editor.h.
  *
- * A document is read anew at each change, whole.  Positions of the protocol count UTF-16 units in a line.
+ * A document is read anew at each change, whole.  Positions of the protocol count UTF-16 units in a
+ * line.
  */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "compiler/command/lsp.h"
@@ -370,8 +372,8 @@ completion(Document *document, const NameUse *use, uint32_t offset, const json_t
     return list;
 }
 
-/* The places where `document` and its modules have the name that is declared at `at` of the file `path`, by file; with a new
- * name for it, as edits. */
+/* The places where `document` and its modules have the name that is declared at `at` of the file
+ * `path`, by file; with a new name for it, as edits. */
 static json_t *
 edits_of(const Document *document, const char *path, uint32_t at, const char *name)
 {

@@ -1,4 +1,5 @@
-/* lsp_places.h - places of files as the protocol of editors has them: lines, and UTF-16 units in a line. */
+/* lsp_places.h - places of files as the protocol of editors has them: lines, and UTF-16 units in a
+ * line. */
 #ifndef TILEC_LSP_PLACES_H
 #define TILEC_LSP_PLACES_H
 

@@ -1,4 +1,5 @@
-/* lsp_views.c - what a document is made of, for editors: from the names of its tree, its tokens and its messages. */
+/* lsp_views.c - what a document is made of, for editors: from the names of its tree, its tokens and
+ * its messages. */
 #include "compiler/command/lsp_views.h"
 
 #include <stdlib.h>
@@ -176,7 +177,8 @@ call_around(const TokenList *tokens, uint32_t offset, Call *call)
     return true;
 }
 
-/* "mma(a, b, acc)" as the protocol has it; the argument that is written, by its name if it has one, is `active`. */
+/* "mma(a, b, acc)" as the protocol has it; the argument that is written, by its name if it has one,
+ * is `active`. */
 static json_t *
 signature(const char *label, const Call *call)
 {

@@ -1,4 +1,5 @@
-/* lsp_views.h - what a document is made of, for editors: symbols, places of a name, calls, colours, mends of what is wrong. */
+/* lsp_views.h - what a document is made of, for editors: symbols, places of a name, calls, colours,
+ * mends of what is wrong. */
 #ifndef TILEC_LSP_VIEWS_H
 #define TILEC_LSP_VIEWS_H
 
@@ -10,7 +11,8 @@
 json_t *lsp_symbols(const Editor *editor);
 /* The places in the file itself of what stands at `use`. */
 json_t *lsp_highlights(const Editor *editor, const NameUse *use);
-/* How the call around `offset` is written, and which of its arguments that is; NULL: it is in none. */
+/* How the call around `offset` is written, and which of its arguments that is; NULL: it is in
+ * none. */
 json_t *lsp_signature(Editor *editor, uint32_t offset);
 /* The words for what names are, and those of the file in the protocol's numbers. */
 json_t *lsp_token_legend(void);

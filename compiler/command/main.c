@@ -587,8 +587,8 @@ read_tuning(Command *command, char **path, char **text)
     return 0;
 }
 
-/* The text of a program, which the caller frees; its modules are looked for beside it.  Complains; returns the
- * exit status. */
+/* The text of a program, which the caller frees; its modules are looked for beside it.  Complains;
+ * returns the exit status. */
 static int
 open_program(Command *command, const char *path, char **text, size_t *n)
 {

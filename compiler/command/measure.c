@@ -1,5 +1,5 @@
-/* measure.c - compiles one plan after the other, has tilerun time it (on a GPU, or by the simulator's
- * clock), and adds a line to the tuning database for each.
+/* measure.c - compiles one plan after the other, has tilerun time it (on a GPU, or by the
+ * simulator's clock), and adds a line to the tuning database for each.
  *
  * A plan runs in a process of its own with a limit of time: one that hangs or breaks the GPU's
  * context is recorded as failed, and the next one goes on.  A line is written as soon as its plan
@@ -53,7 +53,8 @@ typedef struct Bench {
     Bar bar;
 } Bench;
 
-/* What a launch that is simulated takes at most, where nobody says how large it is: a few seconds of a processor. */
+/* What a launch that is simulated takes at most, where nobody says how large it is: a few seconds
+ * of a processor. */
 static const double short_microseconds = 50;
 
 /* A member of each line that no GPU timed. */
@@ -331,8 +332,9 @@ last_line(const char *said)
     return quotable(said + begin, n - begin);
 }
 
-/* Runs `words`, whose second one is `path`, with the PTX in a file there.  In between nothing may end this
- * program, as want of memory does: the file would stay.  As run_child; NOT_RUN with errno when there is no file. */
+/* Runs `words`, whose second one is `path`, with the PTX in a file there.  In between nothing may
+ * end this program, as want of memory does: the file would stay.  As run_child; NOT_RUN with errno
+ * when there is no file. */
 static int
 run_on_file(char *const *words, char *folder, char *path, const TilecResult *result, double limit,
             char *said)
@@ -390,7 +392,8 @@ read_clock(const Bench *b, Entry *entry, const char *said)
     entry->measured = strtod(time + strlen("jitter): "), NULL);
 }
 
-/* Whether a kernel has written nothing of some output: "tilerun: note: 64 of 64 bytes of C were not written". */
+/* Whether a kernel has written nothing of some output: "tilerun: note: 64 of 64 bytes of C were not
+ * written". */
 static bool
 nothing_done(const char *said)
 {
@@ -572,8 +575,9 @@ compare_measured(const void *x, const void *y)
     return a->measured < b->measured ? -1 : a->measured > b->measured;
 }
 
-/* How far predictions are off, and whether they rank plans as their times do: pairs of plans in the same order less those
- * in the other, of all.  Entries are sorted by their times, those without behind. */
+/* How far predictions are off, and whether they rank plans as their times do: pairs of plans in the
+ * same order less those in the other, of all.  Entries are sorted by their times, those without
+ * behind. */
 static void
 print_differences(const Bench *b)
 {

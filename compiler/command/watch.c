@@ -1,8 +1,9 @@
 /* watch.c - the loop of `tilec watch`.
  *
- * Files are asked for their times a few times a second, which needs nothing of the file system.  A page in a browser can not
- * read files beside it, but it may load them as scripts: PAGE.js says which page is the latest (by its digest) and what was
- * wrong since, and the page asks for that script again and again.
+ * Files are asked for their times a few times a second, which needs nothing of the file system.  A
+ * page in a browser can not read files beside it, but it may load them as scripts: PAGE.js says
+ * which page is the latest (by its digest) and what was wrong since, and the page asks for that
+ * script again and again.
  */
 #define _POSIX_C_SOURCE 200809L /* sigtimedwait, st_mtim */
 #include "compiler/command/watch.h"
@@ -184,7 +185,8 @@ sleep_on(const sigset_t *ends, long nanoseconds)
     return signal < 0;
 }
 
-/* Until some file is another one, and stays as it is for a moment: editors write in several steps.  False: to end. */
+/* Until some file is another one, and stays as it is for a moment: editors write in several steps.
+ * False: to end. */
 static bool
 wait_for_change(const WatchRound *round, const sigset_t *ends)
 {

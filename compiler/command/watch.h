@@ -1,4 +1,5 @@
-/* watch.h - `tilec watch`: compiles a program as its files are saved, and keeps its output up to date. */
+/* watch.h - `tilec watch`: compiles a program as its files are saved, and keeps its output up to
+ * date. */
 #ifndef TILEC_COMMAND_WATCH_H
 #define TILEC_COMMAND_WATCH_H
 
@@ -18,8 +19,9 @@ typedef struct WatchRound {
 /* Notes a file before it is read; `round` may be NULL, and nothing is noted. */
 void watch_saw(WatchRound *round, const char *path);
 
-/* Compiles by `compile`, and again whenever a file that was seen is another one, until SIGINT or SIGTERM comes while nothing is
- * compiled.  A page gets a script that shows errors, and loads it anew when it has changed.  Returns the exit status. */
+/* Compiles by `compile`, and again whenever a file that was seen is another one, until SIGINT or
+ * SIGTERM comes while nothing is compiled.  A page gets a script that shows errors, and loads it
+ * anew when it has changed.  Returns the exit status. */
 int watch_files(void (*compile)(void *user, WatchRound *round), void *user, const char *input);
 
 #endif

@@ -1,11 +1,13 @@
-/* consumer_registers.c - whether a consumer's values fit its registers, before there is code (consumer_time.h). */
+/* consumer_registers.c - whether a consumer's values fit its registers, before there is code
+ * (consumer_time.h). */
 #include "compiler/cost/consumer_time.h"
 
-/* Whether a consumer's share of a product fits beside its sums and the operand of a product that follows (none is in
- * flight then: roles_list.c), and its own results do.  A quarter of the sums is what ptxas wants beyond them before
- * it runs products side by side: with less it says C7512, at some head dimensions (tests/ptx/head_dims.py).
- * The quarters are round figures, too large by some registers in loops of one or two consumers; in those of three, which
- * begin with 128 registers, one must be left over. */
+/* Whether a consumer's share of a product fits beside its sums and the operand of a product that
+ * follows (none is in flight then: roles_list.c), and its own results do.  A quarter of the sums is
+ * what ptxas wants beyond them before it runs products side by side: with less it says C7512, at
+ * some head dimensions (tests/ptx/head_dims.py). The quarters are round figures, too large by some
+ * registers in loops of one or two consumers; in those of three, which begin with 128 registers,
+ * one must be left over. */
 static bool
 share_fits(const ConsumerWork *w, uint32_t consumers, int64_t registers)
 {
@@ -17,12 +19,12 @@ share_fits(const ConsumerWork *w, uint32_t consumers, int64_t registers)
                registers + BESIDE_RESULTS;
 }
 
-/* Registers of a thread, at least.  Where consumers share a product, one tile that is computed takes the
- * place of a result, and masks are made as they are used.
+/* Registers of a thread, at least.  Where consumers share a product, one tile that is computed
+ * takes the place of a result, and masks are made as they are used.
  *
- * The constants, and the quarter of the new results that is added, are round figures that keep plans which
- * ptxas 13.0 spills out of the list: addresses and counters; the same in loops with a shared product; a mask's
- * index vectors; a vector that a consumer loads itself. */
+ * The constants, and the quarter of the new results that is added, are round figures that keep
+ * plans which ptxas 13.0 spills out of the list: addresses and counters; the same in loops with a
+ * shared product; a mask's index vectors; a vector that a consumer loads itself. */
 int64_t
 consumer_registers_needed(const ConsumerWork *w)
 {

@@ -1,25 +1,29 @@
 /* consumer_time.c - from clocks of units to the time of a launch.
  *
- * Consumers are customers of a closed network with two stations, products and tile arithmetic, and a
- * gap between them (barriers, the fill and drain of the pipes) in which they need neither.  Mean
+ * Consumers are customers of a closed network with two stations, products and tile arithmetic, and
+ * a gap between them (barriers, the fill and drain of the pipes) in which they need neither.  Mean
  * value analysis says how long a round takes when others stand in the queues: with n customers a
  * station takes its time times one more than the customers that n - 1 leave in it on average.  That
- * is how imperfectly arithmetic hides behind products: one consumer hides nothing, more consumers more.
+ * is how imperfectly arithmetic hides behind products: one consumer hides nothing, more consumers
+ * more.
  *
- * A consumer waits for some of its products only; the others run under its own arithmetic and just keep the
- * tensor cores busy for the other consumers.  In a pipelined loop (products of stage 1 run into the next
- * iteration) it waits for the products of stage 0; in an in-order loop for the first product of each of two
- * dependent chains, each with a gap; with lookahead for the first product of the second chain.  Consumers that
- * share a product wait for each other instead, longer the more there are, and so for most products of all.
+ * A consumer waits for some of its products only; the others run under its own arithmetic and just
+ * keep the tensor cores busy for the other consumers.  In a pipelined loop (products of stage 1 run
+ * into the next iteration) it waits for the products of stage 0; in an in-order loop for the first
+ * product of each of two dependent chains, each with a gap; with lookahead for the first product of
+ * the second chain.  Consumers that share a product wait for each other instead, longer the more
+ * there are, and so for most products of all.
  *
- * In a loop of nothing but products, and at most additions of their results, tensor cores and the port of shared memory work at the same time.  They overlap
- * well but not perfectly: their times are combined by a norm with a high exponent.  An iteration takes that, or what copies
- * take, or its part of the way of a stage: from asking for it until its products and those of the stage before have read it, with
- * as many on the way as there are stages.  swap_ab leaves a result transposed, which costs more
- * to store.  The last wave of a launch may have fewer tiles than the chip has room for.
+ * In a loop of nothing but products, and at most additions of their results, tensor cores and the
+ * port of shared memory work at the same time.  They overlap well but not perfectly: their times
+ * are combined by a norm with a high exponent.  An iteration takes that, or what copies take, or
+ * its part of the way of a stage: from asking for it until its products and those of the stage
+ * before have read it, with as many on the way as there are stages.  swap_ab leaves a result
+ * transposed, which costs more to store.  The last wave of a launch may have fewer tiles than the
+ * chip has room for.
  *
- * A pair of blocks fetches shared tiles once, but each SM still receives all its bytes, and the way into the
- * SM is the limit.  A stage that both blocks must release is free a little later.
+ * A pair of blocks fetches shared tiles once, but each SM still receives all its bytes, and the way
+ * into the SM is the limit.  A stage that both blocks must release is free a little later.
  *
  * The constants are in the target's record, with their source.
  */
@@ -31,8 +35,8 @@
 
 #include <math.h>
 
-/* Clocks in which each of `n` customers goes round once.  Of its work at the first station a customer waits for a part
- * only; the rest just keeps that station busy. */
+/* Clocks in which each of `n` customers goes round once.  Of its work at the first station a
+ * customer waits for a part only; the rest just keeps that station busy. */
 static double
 round_of(uint32_t n, double waited, double under, double second, double gap)
 {
@@ -55,14 +59,16 @@ consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHin
                              work->accumulators + plan_overlapped(work->fresh, work->operand_bits));
 }
 
-/* Whether none of its products runs under arithmetic of the next iteration, and consumers do not share products. */
+/* Whether none of its products runs under arithmetic of the next iteration, and consumers do not
+ * share products. */
 static bool
 consumer_in_order(const Target *target, const ConsumerWork *work, const PlanHints *plan)
 {
     return !consumer_pipelines(target, work, plan) && !work->coop_k;
 }
 
-/* Of the products of a round, the share that a consumer waits for; nothing of its own runs beside these. */
+/* Of the products of a round, the share that a consumer waits for; nothing of its own runs beside
+ * these. */
 static double
 share_waited(const Target *target, const ConsumerWork *work, const PlanHints *plan)
 {
@@ -142,7 +148,8 @@ start_of_mmas(const Target *target, const ConsumerWork *work, const PlanHints *p
     return start + (direct ? plan->consumers * work->stored / rate : 0);
 }
 
-/* Clocks in which memory gives what a launch loads, and what else is in the L2 cache goes back to it. */
+/* Clocks in which memory gives what a launch loads, and what else is in the L2 cache goes back to
+ * it. */
 static double
 memory_clocks(const Target *target, const ConsumerTrips *trips)
 {
@@ -152,8 +159,9 @@ memory_clocks(const Target *target, const ConsumerTrips *trips)
     return chip->memory_bytes > 0 ? bytes / (chip->memory_bytes * chip->sm_count) : 0;
 }
 
-/* Clocks in which the L2 cache gives what all tiles of a launch ask for.  Of the 42 to 60 bytes a clock that an SM gets then,
- * launches of given sizes are met best by a tenth more than forms are chosen by (H200, docs/lab/gemm.md). */
+/* Clocks in which the L2 cache gives what all tiles of a launch ask for.  Of the 42 to 60 bytes a
+ * clock that an SM gets then, launches of given sizes are met best by a tenth more than forms are
+ * chosen by (H200, docs/lab/gemm.md). */
 static double
 cache_clocks(const Target *target, const ConsumerWork *work, const ConsumerTrips *trips,
              const PlanHints *plan)
@@ -164,8 +172,8 @@ cache_clocks(const Target *target, const ConsumerWork *work, const ConsumerTrips
     return rate > 0 ? trips->blocks * trips->most * each / rate : 0;
 }
 
-/* What a consumer waits for when a copy can begin only after its stage has been read (single-stage pipelines).
- * Consumers that divide tiles have a stage for each part, and release it early. */
+/* What a consumer waits for when a copy can begin only after its stage has been read (single-stage
+ * pipelines). Consumers that divide tiles have a stage for each part, and release it early. */
 static double
 copy_wait(const ConsumerTimes *times, const ConsumerWork *work, bool pipelines)
 {
@@ -197,7 +205,8 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
                              times->gap + (in_order ? times->gap_in_order : 0));
     clocks += work->coop_k ? (n - 1) * times->coop_k : 0;
     clocks = unit_larger(clocks, bytes / target->chip.copy_bytes);
-    /* elsewhere the fitted constants have it: operands in registers leave the port free for copies */
+    /* elsewhere the fitted constants have it: operands in registers leave the port free for
+     * copies */
     if (target_issuer(target) == BY_THREAD)
         clocks = unit_larger(clocks, n * work->shared + bytes / target->chip.shared_bytes);
     clocks += times->added * n * work->added;
@@ -213,8 +222,9 @@ consumer_fill(const Target *target, const ConsumerWork *work, const PlanHints *p
     return target->consumer_times.copy_latency + bytes / target->chip.copy_bytes;
 }
 
-/* How long a work tile waits for tiles that it loads once, if their pipeline has a single stage: the products of the
- * tile before read that stage to their end, unless products of stage 1 follow them. */
+/* How long a work tile waits for tiles that it loads once, if their pipeline has a single stage:
+ * the products of the tile before read that stage to their end, unless products of stage 1 follow
+ * them. */
 static double
 stage_wait(const Target *target, const ConsumerWork *work, const PlanHints *plan)
 {
@@ -322,8 +332,8 @@ consumer_load_clocks(const Target *target, const ConsumerWork *work)
     return target->chip.memory_bytes > 0 ? (double)bytes / target->chip.memory_bytes : 0;
 }
 
-/* Where sizes are not known, launches of half as many programs as there are SMs to four times as many stand for all: with
- * fewer, programs would share the work. */
+/* Where sizes are not known, launches of half as many programs as there are SMs to four times as
+ * many stand for all: with fewer, programs would share the work. */
 static double
 stream_launch(const Target *target, const ConsumerTrips *trips, const StreamRates *rates,
               double each, double start, bool sizes_known)

@@ -1,4 +1,5 @@
-/* consumer_time.h - how long a kernel with a plan for warp groups takes, as this compiler builds it.
+/* consumer_time.h - how long a kernel with a plan for warp groups takes, as this compiler builds
+ * it.
  *
  * Three steps: what an iteration asks of the units (consumer_work), how many iterations there are
  * (trips.h), how long that takes (consumer_time).
@@ -16,8 +17,8 @@ typedef struct ConsumerWork {
     /* clocks of the SM's units for an iteration of the loop with the fewest masks */
     double tensor; /* products */
     double shared; /* the port of shared memory */
-    /* products that a role issues: one after the other, each as long as the tensor cores or the port take for it; and of two
-     * blocks, with half of the right operands in each */
+    /* products that a role issues: one after the other, each as long as the tensor cores or the
+     * port take for it; and of two blocks, with half of the right operands in each */
     double stream, stream_paired;
     double special;      /* exp2, .. */
     double issue;        /* instructions of tile arithmetic, for each of four schedulers, .. */
@@ -38,7 +39,8 @@ typedef struct ConsumerWork {
        the consumers, and each consumer's own */
     int64_t pipeline_bytes_shared, pipeline_bytes_own;
     int64_t once_bytes_shared, once_bytes_own;
-    /* what a block has less of where pairs multiply together: bytes of a stage, clocks of the port of a consumer */
+    /* what a block has less of where pairs multiply together: bytes of a stage, clocks of the port
+     * of a consumer */
     int64_t spared_bytes;
     double spared_port;
     int64_t exchange_bytes;      /* of a consumer: buffers of products that consumers divide */
@@ -50,14 +52,15 @@ typedef struct ConsumerWork {
     int32_t sides[3];     /* of the last product, as the program has it: rows, columns, depth */
     int32_t operand_bits; /* of an element of its operands */
     int64_t kept;         /* registers: computed tiles that are used more than once */
-    /* registers: the largest vector of an iteration (with swap_ab a thread holds a quarter of it) */
+    /* registers: the largest vector of an iteration (with swap_ab a thread holds a quarter of
+     * it) */
     int64_t vector;
     bool positions;   /* index vectors are computed with (iota) */
     bool swap_ab;     /* some accumulator is computed with swap_ab */
     bool coop_k;      /* consumers share a product: all have all iterations */
     bool cooperative; /* consumers divide the tiles of one program */
-    /* where right operands are computed: bytes of a stage of the tile that is read last beside one, which gets a second
-     * stage if there is room (plan_spare.c), and whether there is */
+    /* where right operands are computed: bytes of a stage of the tile that is read last beside one,
+     * which gets a second stage if there is room (plan_spare.c), and whether there is */
     int64_t spare_bytes;
     bool spare;
     bool lookahead;                 /* an iteration's first product begins in the one before */
@@ -77,7 +80,8 @@ ConsumerWork consumer_work(const Target *target, const TirFn *fn, uint32_t consu
 /* Registers of a thread that its values take, at least; whether they fit so many. */
 int64_t consumer_registers_needed(const ConsumerWork *work);
 bool consumer_fits_registers(const ConsumerWork *work, uint32_t consumers, uint32_t registers);
-/* Whether its products run under the next iteration's arithmetic (as passes/schedule/plan.c decides). */
+/* Whether its products run under the next iteration's arithmetic (as passes/schedule/plan.c
+ * decides). */
 bool consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHints *plan);
 
 /* Whether it is one that waits for each of its products. */
@@ -88,8 +92,8 @@ double consumer_load_clocks(const Target *target, const ConsumerWork *work);
 /* Whether its loop has nothing but products and additions of their results. */
 bool consumer_only_mmas(const ConsumerWork *work);
 
-/* Whether memory binds a launch: what each program loads, no other one does, as far as the target's record has the rates.
- * stream_time.h says how long it takes. */
+/* Whether memory binds a launch: what each program loads, no other one does, as far as the target's
+ * record has the rates. stream_time.h says how long it takes. */
 bool consumer_streams(const Target *target, const ConsumerWork *work, const ConsumerTrips *trips);
 
 /* Clocks of an SM. */
@@ -102,14 +106,16 @@ typedef struct ConsumerClocks {
     double total;            /* of the launch */
 } ConsumerClocks;
 
-/* Clocks of an iteration of the same code when one consumer alone has a program; `clocks` are those of all. */
+/* Clocks of an iteration of the same code when one consumer alone has a program; `clocks` are those
+ * of all. */
 double consumer_iteration_of_one(const Target *target, const ConsumerWork *work,
                                  const PlanHints *plan, const ConsumerClocks *clocks);
-/* Clocks until tiles that a work tile loads once are there, if they are asked for when it begins. */
+/* Clocks until tiles that a work tile loads once are there, if they are asked for when it
+ * begins. */
 double consumer_fill(const Target *target, const ConsumerWork *work, const PlanHints *plan);
 
-/* Clocks to begin and end a work tile in which `clocks` has the iteration, when the barriers and what comes before the
- * loop take `tile`, and results leave at `store_bytes` a clock. */
+/* Clocks to begin and end a work tile in which `clocks` has the iteration, when the barriers and
+ * what comes before the loop take `tile`, and results leave at `store_bytes` a clock. */
 double consumer_start(const Target *target, const ConsumerWork *work, const PlanHints *plan,
                       const ConsumerClocks *clocks, double tile, double store_bytes);
 /* Clocks of a work tile's masks, when an element takes `mask` instructions. */
@@ -121,8 +127,8 @@ double consumer_most_static(const Target *target, const ConsumerTrips *trips);
 double consumer_as_long(const ConsumerTrips *trips, uint32_t k);
 /* Bytes of a block's tiles in shared memory. */
 int64_t consumer_shared_bytes(const ConsumerWork *work, const PlanHints *plan);
-/* The time of a launch with these `trips`; `whole_waves`: count the idle SMs of the last wave (only for known
- * sizes). */
+/* The time of a launch with these `trips`; `whole_waves`: count the idle SMs of the last wave (only
+ * for known sizes). */
 ConsumerClocks consumer_time(const Target *target, const ConsumerWork *work,
                              const ConsumerTrips *trips, const PlanHints *plan, bool whole_waves);
 

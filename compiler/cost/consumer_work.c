@@ -2,8 +2,8 @@
  *
  *   products        what mma_use.h says
  *   shared memory   their operands, and what consumers exchange
- *   MUFU, issue     what ir/op_units.h says of each element; instructions go to four schedulers, a warp of each
- *                   consumer on each
+ *   MUFU, issue     what ir/op_units.h says of each element; instructions go to four schedulers, a
+ *                   warp of each consumer on each
  *
  * There may be several loops with products; the one that masks least stands for all.  What masks
  * add is counted apart, by the segments of a loop in which they are live.
@@ -80,7 +80,8 @@ add_kept(ConsumerWork *w, const TirFn *fn, const TirBlock *block)
     }
 }
 
-/* Whether all products read what is loaded, so that the arithmetic does no more than add their results up. */
+/* Whether all products read what is loaded, so that the arithmetic does no more than add their
+ * results up. */
 static bool
 reads_loads(const Products *products)
 {
@@ -104,7 +105,8 @@ add_sums(ConsumerWork *w, const TirBlock *body)
     }
 }
 
-/* Results that do not fit beside the sums that they are added to are there one after the other (stages_order.c). */
+/* Results that do not fit beside the sums that they are added to are there one after the other
+ * (stages_order.c). */
 static void
 take_turns(ConsumerWork *w, const Target *target, const Products *products, uint32_t consumers)
 {
@@ -119,8 +121,8 @@ take_turns(ConsumerWork *w, const Target *target, const Products *products, uint
     }
 }
 
-/* Vectors of a loop that is not pipelined: in pipelines, or copied ahead by each consumer, to one of two stages
- * (roles_vectors.c). */
+/* Vectors of a loop that is not pipelined: in pipelines, or copied ahead by each consumer, to one
+ * of two stages (roles_vectors.c). */
 static void
 add_vectors(ConsumerWork *w, const TirBlock *body, uint32_t shared_by)
 {
@@ -138,7 +140,8 @@ add_vectors(ConsumerWork *w, const TirBlock *body, uint32_t shared_by)
     }
 }
 
-/* The products that a consumer waits for: the first of those that could overlap each other's arithmetic. */
+/* The products that a consumer waits for: the first of those that could overlap each other's
+ * arithmetic. */
 static void
 add_waits(ConsumerWork *w, const Product *p, double clocks)
 {
@@ -164,8 +167,8 @@ is_held(const Products *products)
     return held;
 }
 
-/* Vectors that consumers load, and what they add to memory: a product that they share goes through shared
- * memory to the unit that makes tensor copies, all else is added from registers. */
+/* Vectors that consumers load, and what they add to memory: a product that they share goes through
+ * shared memory to the unit that makes tensor copies, all else is added from registers. */
 static void
 add_memory(const Sum *sum)
 {
@@ -268,8 +271,8 @@ find_loops(ConsumerWork *w, const TirBlock *block)
     }
 }
 
-/* A result: whether it fits into the stage of a tile with as many rows that a consumer loads once, and is the only
- * result (roles_store.c needs a stage for each). */
+/* A result: whether it fits into the stage of a tile with as many rows that a consumer loads once,
+ * and is the only result (roles_store.c needs a stage for each). */
 static void
 add_leaving(ConsumerWork *w, const TirBlock *body, TirType type, int64_t bits)
 {

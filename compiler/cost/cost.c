@@ -29,8 +29,8 @@ enum {
     MOST_SPILLED = 64 /* kernels that spill more are never the best */
 };
 
-/* The extent of a range that a loop steps through, where it is not known: long enough for the steady state to
- * count most. */
+/* The extent of a range that a loop steps through, where it is not known: long enough for the
+ * steady state to count most. */
 enum { NOMINAL_EXTENT = 4096 };
 
 /* How often a branch that rows take by themselves (@by_rows) is taken: seldom; a round figure. */
@@ -504,7 +504,8 @@ blocks_on_sm(const Target *target, const Cost *cost)
     return by_shared < cost->most_blocks ? by_shared : cost->most_blocks;
 }
 
-/* Of a block's work, in an SM that has `blocks` blocks at once, each of which takes so many times as long. */
+/* Of a block's work, in an SM that has `blocks` blocks at once, each of which takes so many times
+ * as long. */
 static double
 clocks_beside(const Target *target, uint32_t warps, const Cost *cost, int32_t blocks)
 {
@@ -596,8 +597,8 @@ cost_at_best(const Target *target, const Cost *cost)
     return cost->per_work * (1 + spill * least) / (1 + spill * cost->spilled);
 }
 
-/* What exceeds the limit ptxas takes from what the loop only reads, as far as that goes: these come back by one
- * load each in an iteration, and none is stored in it. */
+/* What exceeds the limit ptxas takes from what the loop only reads, as far as that goes: these come
+ * back by one load each in an iteration, and none is stored in it. */
 bool
 cost_settle(const Target *target, const LirNeed *need, Cost *cost)
 {

@@ -14,7 +14,8 @@
 /* Warps of an SM below which latency shows: two for each of its four schedulers. */
 enum { FULL_WARPS = 8 };
 
-/* Blocks of an SM at once for which times are kept: 1, 2, 3 and the most.  From three on what more of them take is even. */
+/* Blocks of an SM at once for which times are kept: 1, 2, 3 and the most.  From three on what more
+ * of them take is even. */
 enum { COST_CROWDS = 4 };
 
 /* The work of a block, in clocks of the unit that does it, or counted. */
@@ -56,16 +57,18 @@ void cost_estimate(PassContext *px, TirFn *fn, Cost *cost);
  * Registers and shared memory are lower bounds: a kernel that does not fit here does not fit. */
 void cost_guess(PassContext *px, const TirFn *fn, uint32_t warps, uint32_t stages, Cost *cost);
 
-/* Whether the estimated registers are so close to the limit that the kernel should be lowered to count them. */
+/* Whether the estimated registers are so close to the limit that the kernel should be lowered to
+ * count them. */
 bool cost_is_tight(const Target *target, const Cost *cost);
-/* The figure that choices are compared by, and the least that it may be once the registers were counted in the
- * lowered code. */
+/* The figure that choices are compared by, and the least that it may be once the registers were
+ * counted in the lowered code. */
 double cost_at_best(const Target *target, const Cost *cost);
-/* Puts what the lowered code needs in the place of the estimated registers.  False: ptxas is likely to spill some. */
+/* Puts what the lowered code needs in the place of the estimated registers.  False: ptxas is likely
+ * to spill some. */
 bool cost_settle(const Target *target, const LirNeed *need, Cost *cost);
 
-/* How often a block of an operation runs for each time the operation does: branches that rows take by
- * themselves (@by_rows) are rare. */
+/* How often a block of an operation runs for each time the operation does: branches that rows take
+ * by themselves (@by_rows) are rare. */
 double cost_share(const TirOp *op, uint32_t block);
 
 #endif

@@ -143,8 +143,8 @@ fresh_of(const Reader *r, Mmas set)
     return fresh;
 }
 
-/* Notes that statistics of the products in `set`, reduced along the other dimension, are combined with product
- * `with`. */
+/* Notes that statistics of the products in `set`, reduced along the other dimension, are combined
+ * with product `with`. */
 static void
 tie_all(Reader *r, Mmas set, uint32_t with)
 {
@@ -229,8 +229,8 @@ walk_reduce(Reader *r, const TirOp *op)
     add_origin(r, to, row);
 }
 
-/* Statistics expanded to a row or column of a tile; `transposed_along` becomes `along` if they lie again along the
- * dimension from which they were taken. */
+/* Statistics expanded to a row or column of a tile; `transposed_along` becomes `along` if they lie
+ * again along the dimension from which they were taken. */
 static void
 walk_expand(Reader *r, const TirOp *op)
 {

@@ -1,8 +1,9 @@
 /* flow.h - the products of a kernel's main loop, and what flows between them.
  *
- * All that the accounting of divisions (group_plans.h) needs to know of a kernel: the sizes of its products, which operands come from
- * memory and which from other products, what lives from one iteration to the next, which results are
- * alive together, and which products must be divided in the same way.
+ * All that the accounting of divisions (group_plans.h) needs to know of a kernel: the sizes of its
+ * products, which operands come from memory and which from other products, what lives from one
+ * iteration to the next, which results are alive together, and which products must be divided in
+ * the same way.
  */
 #ifndef TILEC_FLOW_H
 #define TILEC_FLOW_H
@@ -45,13 +46,14 @@ typedef struct FlowMma {
     const char *name;
     int32_t m, n, k;
     FlowOperand a, b;
-    bool open_depth;      /* k is a tile of a longer contraction, which the loop goes along */
-    bool carried;         /* accumulates over the loop */
-    bool onto;            /* accumulates onto another product of the same iteration */
-    int32_t output_bytes; /* of an element, if the result goes to memory in each iteration; else 0 */
-    bool reduced[2];      /* a reduction runs along this dimension of the result */
-    uint32_t division;    /* products with the same number are divided among warp groups alike */
-    uint32_t alive;       /* new results with the same number are alive together */
+    bool open_depth; /* k is a tile of a longer contraction, which the loop goes along */
+    bool carried;    /* accumulates over the loop */
+    bool onto;       /* accumulates onto another product of the same iteration */
+    /* of an element, if the result goes to memory in each iteration; else 0 */
+    int32_t output_bytes;
+    bool reduced[2];   /* a reduction runs along this dimension of the result */
+    uint32_t division; /* products with the same number are divided among warp groups alike */
+    uint32_t alive;    /* new results with the same number are alive together */
 } FlowMma;
 
 typedef struct Flow {
@@ -63,8 +65,8 @@ typedef struct Flow {
     FlowValue values[FLOW_TILES];
     uint32_t n_values;
     uint32_t divisions;
-    /* pairs of products: the rows of one meet statistics of the columns of the other, so that they are
-     * divided alike if exactly one of them is transposed */
+    /* pairs of products: the rows of one meet statistics of the columns of the other, so that they
+     * are divided alike if exactly one of them is transposed */
     uint32_t ties[FLOW_TIES][2];
     uint32_t n_ties;
     int64_t final_bytes;  /* tiles of products that are stored after the loop */

@@ -1,15 +1,16 @@
 /* group_plans.c - enumerates divisions, and counts their registers, shared memory and traffic.
  *
- *   registers   accumulators that live over the loop, and the largest set of new results that are alive
- *               together; half as much again with `pipelined`, because the last result is still an
- *               operand, of 16 bits, while the next one is computed
- *   memory      tiles of the loop have two stages; the one that is needed last may have one if two do not
- *               fit and no iteration runs ahead.  Tiles loaded before the loop have one, and results stored
- *               after the loop reuse it.  Values that products read from shared memory have one place, and
- *               so have results that leave in each iteration, in the type in which they leave
- *   traffic     for every 64 rows and every part of its columns a product reads its left operand, unless
- *               that is in registers, and its right one; values are written once, results that leave
- *               are written and read
+ *   registers   accumulators that live over the loop, and the largest set of new results that are
+ *               alive together; half as much again with `pipelined`, because the last result is
+ *               still an operand, of 16 bits, while the next one is computed
+ *   memory      tiles of the loop have two stages; the one that is needed last may have one if two
+ *               do not fit and no iteration runs ahead.  Tiles loaded before the loop have one, and
+ *               results stored after the loop reuse it.  Values that products read from shared
+ *               memory have one place, and so have results that leave in each iteration, in the
+ *               type in which they leave
+ *   traffic     for every 64 rows and every part of its columns a product reads its left operand,
+ *               unless that is in registers, and its right one; values are written once, results
+ *               that leave are written and read
  *
  * A left operand can stay in registers when each warp group has just the rows that it needs: its
  * maker's warp groups lie along the same dimension, each with all of the other one.
@@ -65,16 +66,17 @@ plan_view(const Flow *flow, const GroupPlan *plan, uint32_t k)
     return view_of(&flow->mmas[k], plan->consumers, plan->swapped[d], plan->row_groups[d]);
 }
 
-/* Whether the instructions can do this division: the accumulators fit into the registers that a thread has when the
- * block starts (ptxas allots no more to any instruction), and reductions stay within a row of threads. */
+/* Whether the instructions can do this division: the accumulators fit into the registers that a
+ * thread has when the block starts (ptxas allots no more to any instruction), and reductions stay
+ * within a row of threads. */
 static bool
 is_legal(const Target *target, const FlowMma *p, uint32_t consumers, Way way)
 {
     View view = view_of(p, consumers, way.swapped, way.row_groups);
     uint32_t along = way.swapped ? 0 : 1; /* the dimension that one thread and its quad have */
 
-    /* what an instruction computes beyond them nobody reads, and zeros follow the operands' last columns: pass `plan` looks
-     * whether they do */
+    /* what an instruction computes beyond them nobody reads, and zeros follow the operands' last
+     * columns: pass `plan` looks whether they do */
     if (view.rows % (GROUP_ROWS * (int32_t)view.row_groups) != 0 ||
         view.cols % (MATRIX_COLUMNS * (int32_t)view.col_groups) != 0 || p->k % MATRIX_COLUMNS != 0)
         return false;
@@ -221,8 +223,8 @@ shared_bytes(const Flow *flow, const GroupPlan *plan)
     return pipelines + rest + (stay > flow->final_bytes ? stay : flow->final_bytes);
 }
 
-/* The first product of the next iteration can begin early only if no other new result is alive with it: else the
- * registers do not suffice. */
+/* The first product of the next iteration can begin early only if no other new result is alive with
+ * it: else the registers do not suffice. */
 static bool
 can_pipeline(const Flow *flow)
 {

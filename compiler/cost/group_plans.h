@@ -1,5 +1,6 @@
-/* group_plans.h - the accounting of `tilec search`: the ways in which warp groups can share the products of a loop,
- * whether or not there is code for them, and the registers, shared memory and shared memory traffic of each.
+/* group_plans.h - the accounting of `tilec search`: the ways in which warp groups can share the
+ * products of a loop, whether or not there is code for them, and the registers, shared memory and
+ * shared memory traffic of each.
  *
  * One warp group copies tiles into shared memory, `consumers` others compute.  A product of a warp
  * group has 64 rows, its left operand in shared memory or in registers, its right one in shared
@@ -36,8 +37,8 @@ typedef struct GroupPlan {
 
 typedef VEC(GroupPlan) GroupPlans;
 
-/* Adds all plans for `consumers` warp groups within the limits of the target; `stages`: of the loop's tiles, 0:
- * chosen here.  False if there are more divisions than are tried. */
+/* Adds all plans for `consumers` warp groups within the limits of the target; `stages`: of the
+ * loop's tiles, 0: chosen here.  False if there are more divisions than are tried. */
 bool group_plans(Arena *arena, const Target *target, const Flow *flow, uint32_t consumers,
                  uint32_t stages, GroupPlans *out);
 

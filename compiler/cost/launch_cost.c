@@ -8,8 +8,9 @@
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
 
-/* Of tiles that differ the last ones end late, beside all work shared out evenly: by this part of what the longest takes,
- * where they are drawn the longest first of some heads, then of others; and, by itself on an SM, where they go in the order of the grid. */
+/* Of tiles that differ the last ones end late, beside all work shared out evenly: by this part of
+ * what the longest takes, where they are drawn the longest first of some heads, then of others;
+ * and, by itself on an SM, where they go in the order of the grid. */
 enum { LATE_DRAWN = 10, LATE = 3 };
 
 /* Of a form, numbers by now. */
@@ -17,7 +18,9 @@ typedef struct TileClocks {
     double start;     /* to begin and end a tile, with its masks */
     double iteration; /* of all consumers */
     double one,
-        more; /* an iteration of one consumer alone, and what each other adds; 0: all have all iterations */
+        /* an iteration of one consumer alone, and what each other adds; 0: all have all
+         * iterations */
+        more;
     double late;    /* that a tile begins later whose loop begins with masks */
     double cold;    /* of a launch: SMs fetch the loop's code for the first time */
     bool in_rounds; /* rounds of tiles that differ count, beside all work shared out evenly */
@@ -25,8 +28,9 @@ typedef struct TileClocks {
     bool beside_memory; /* of products alone: what the L2 cache and memory give counts, too */
 } TileClocks;
 
-/* Whether no mask lives in the first of a loop's segments, but in others.  When that is empty, a pipelined loop has its iterations
- * in order, if all consumers go the same way (passes/schedule/roles.c). */
+/* Whether no mask lives in the first of a loop's segments, but in others.  When that is empty, a
+ * pipelined loop has its iterations in order, if all consumers go the same way
+ * (passes/schedule/roles.c). */
 static bool
 may_begin_masked(const KernelTime *time, const TripLoop *loop)
 {
@@ -61,11 +65,12 @@ masked_at(const KernelTime *time, const Place *at)
 
 /* What is not the same for all tiles.
  *
- * Consumers whose bounds differ have iterations each of its own: one without a program asks the units for nothing.  Elsewhere
- * it computes what is not stored.
+ * Consumers whose bounds differ have iterations each of its own: one without a program asks the
+ * units for nothing.  Elsewhere it computes what is not stored.
  *
- * Of two stages of a tile that is loaded once, one comes back under the next tile's first product; but where that tile's
- * iterations are in order, at its end, and the tile behind it waits for what is asked for only then. */
+ * Of two stages of a tile that is loaded once, one comes back under the next tile's first product;
+ * but where that tile's iterations are in order, at its end, and the tile behind it waits for what
+ * is asked for only then. */
 static void
 add_exceptions(const Target *target, const KernelTime *time, TileClocks *clocks)
 {
@@ -90,7 +95,8 @@ predicted_clocks(const KernelTime *time)
                         .iteration = time->clocks.iteration};
 }
 
-/* With the figures of launches; loops of nothing but products were not among those that they are fitted to. */
+/* With the figures of launches; loops of nothing but products were not among those that they are
+ * fitted to. */
 static TileClocks
 tile_clocks(const Target *target, const KernelTime *time)
 {
@@ -114,8 +120,8 @@ tile_clocks(const Target *target, const KernelTime *time)
     return made;
 }
 
-/* Of tiles that differ evenly from the longest to the shortest, drawn in this order, as many as fill R - 1 rounds and one
- * more: some SM has R of them, none shorter than the last. */
+/* Of tiles that differ evenly from the longest to the shortest, drawn in this order, as many as
+ * fill R - 1 rounds and one more: some SM has R of them, none shorter than the last. */
 static const HostExpr *
 in_rounds(Arena *arena, const HostExpr *tiles, const HostExpr *sms, const HostExpr *longest,
           const HostExpr *shortest)
@@ -143,7 +149,8 @@ is_more(Arena *arena, const HostExpr *a, const HostExpr *b)
     return term_make(arena, HOST_MIN, more, host_int(arena, 1));
 }
 
-/* 1 where what programs share along `axis` is more than the cache holds, so that the longest do not all go first; else 0. */
+/* 1 where what programs share along `axis` is more than the cache holds, so that the longest do not
+ * all go first; else 0. */
 static const HostExpr *
 has_sections(Arena *arena, const Target *target, const TirFn *fn, uint32_t axis)
 {
@@ -169,8 +176,8 @@ stream_trips(Arena *arena, const HostExpr *const *trips, bool differ)
                   : trips[0];
 }
 
-/* Tiles that differ are drawn, the longest first: all work shared out evenly, the longest, or rounds of them.  `masked`: 1
- * at places whose tile begins with masks; if any are, the shortest. */
+/* Tiles that differ are drawn, the longest first: all work shared out evenly, the longest, or
+ * rounds of them.  `masked`: 1 at places whose tile begins with masks; if any are, the shortest. */
 static const HostExpr *
 uneven_tiles(Arena *arena, const Target *target, const TirFn *fn, const KernelTime *time,
              const TileClocks *clocks, const HostExpr *tiles, const HostExpr *sms,
@@ -203,8 +210,8 @@ uneven_tiles(Arena *arena, const Target *target, const TirFn *fn, const KernelTi
                      in_rounds(arena, tiles, sms, longest, shortest));
 }
 
-/* `uneven`; but where the consumers have all programs of the axis at once, tiles are alike, and each takes as long as the longest
- * of its programs alone and what the others add to that. */
+/* `uneven`; but where the consumers have all programs of the axis at once, tiles are alike, and
+ * each takes as long as the longest of its programs alone and what the others add to that. */
 static const HostExpr *
 or_alike(Arena *arena, const TirFn *fn, const KernelTime *time, const TileClocks *clocks,
          const HostExpr *rounds, const HostExpr *const *trips, const HostExpr *uneven)
@@ -224,10 +231,11 @@ or_alike(Arena *arena, const TirFn *fn, const KernelTime *time, const TileClocks
                                term_make(arena, HOST_MUL, rounds, alike)));
 }
 
-/* Of tiles in a loop of nothing but products that take `own`: no less than what the L2 cache gives of
- * what they ask for takes, or what memory gives and takes of all tensors, and of what else the cache has;
- * with parts of the first two besides, since SMs do not go in step.  Which parts: the forms taken of
- * products of 191 shapes on an H200 were nearest to the fastest ones with these (docs/lab/gemm.md). */
+/* Of tiles in a loop of nothing but products that take `own`: no less than what the L2 cache gives
+ * of what they ask for takes, or what memory gives and takes of all tensors, and of what else the
+ * cache has; with parts of the first two besides, since SMs do not go in step.  Which parts: the
+ * forms taken of products of 191 shapes on an H200 were nearest to the fastest ones with these
+ * (docs/lab/gemm.md). */
 static const HostExpr *
 beside_memory(Arena *arena, const Target *target, const TirFn *fn, const KernelTime *time,
               const HostExpr *own, const HostExpr *iterations)
@@ -327,7 +335,8 @@ launch_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTim
 
 /* ---- kernels without roles ---- */
 
-/* Of an SM of any GPU that runs the text: this much shared memory it has at least (compute capability 8.6). */
+/* Of an SM of any GPU that runs the text: this much shared memory it has at least (compute
+ * capability 8.6). */
 enum { LEAST_SM_SHARED = 100 * 1024 };
 
 /* Blocks of a kernel without roles. */
@@ -355,7 +364,8 @@ loops_with_products(const TirFn *fn)
     return loops;
 }
 
-/* The axis along which programs differ in how often their loops run; the number of axes: they do not, or it is not known. */
+/* The axis along which programs differ in how often their loops run; the number of axes: they do
+ * not, or it is not known. */
 static uint32_t
 axis_of_trips(Arena *arena, const TirFn *fn, const Loops *loops)
 {
@@ -401,8 +411,8 @@ even_blocks(Arena *arena, const BlockClocks *clocks, const HostExpr *blocks, con
         term_make(arena, HOST_MUL, term_make(arena, HOST_MIN, left, host_int(arena, 1)), last));
 }
 
-/* Of blocks that differ, which are handed out as places become free: all work over all places, one part in `late` of the longest (0: nothing),
- * and no less than the longest. */
+/* Of blocks that differ, which are handed out as places become free: all work over all places, one
+ * part in `late` of the longest (0: nothing), and no less than the longest. */
 static const HostExpr *
 uneven_blocks(Arena *arena, const BlockClocks *clocks, const HostExpr *blocks, const HostExpr *sms,
               const HostExpr *const *trips, int64_t late)
@@ -463,7 +473,8 @@ block_clocks(Arena *arena, const Target *target, const Cost *cost)
     return clocks;
 }
 
-/* More than this of what a loop loads comes from memory, which is not what its time is made of: round, as for plans. */
+/* More than this of what a loop loads comes from memory, which is not what its time is made of:
+ * round, as for plans. */
 static const double most_own = 0.5;
 
 const HostExpr *

@@ -109,8 +109,9 @@ middle_trips(Arena *arena, const TirFn *fn, const Loops *loops)
     return loops->n > 0 ? term_all_trips(loops->at, loops->n, &middle) : host_int(arena, 1);
 }
 
-/* Every iteration waits for what it loads, where the SM has nothing else to do; else the lanes bind, or the cache.  A program's
- * beginning and end take a third of that wait, a round figure.  A part of what is moved nothing hides. */
+/* Every iteration waits for what it loads, where the SM has nothing else to do; else the lanes
+ * bind, or the cache.  A program's beginning and end take a third of that wait, a round figure.  A
+ * part of what is moved nothing hides. */
 const HostExpr *
 launch_cost_of_rows(Arena *arena, const Target *target, const RowTerms *terms, double lanes,
                     int32_t blocks)
@@ -167,7 +168,8 @@ launch_lanes_of_rows(const CostUnits *units)
 double
 launch_additions_of_rows(const Target *target, const CostUnits *units)
 {
-    /* clocks of an SM for an addition of a lane to memory: column sums of 32 and 128 rows on an H200 */
+    /* clocks of an SM for an addition of a lane to memory: column sums of 32 and 128 rows on an
+     * H200 */
     enum { ADDED = 4 };
 
     return ADDED * (units->atomic / target->addition_clocks) / iterations(units);

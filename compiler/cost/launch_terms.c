@@ -1,4 +1,5 @@
-/* launch_terms.c - arithmetic on launch expressions, and the terms that tile IR gives (launch_terms.h). */
+/* launch_terms.c - arithmetic on launch expressions, and the terms that tile IR gives
+ * (launch_terms.h). */
 #include "compiler/cost/launch_terms.h"
 
 #include <math.h>

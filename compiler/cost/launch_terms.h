@@ -1,5 +1,5 @@
-/* launch_terms.h - what expressions of launches are put together from: arithmetic that folds what is known, tiles of the grid,
- * iterations of loops, elements of tensors. */
+/* launch_terms.h - what expressions of launches are put together from: arithmetic that folds what
+ * is known, tiles of the grid, iterations of loops, elements of tensors. */
 #ifndef TILEC_LAUNCH_TERMS_H
 #define TILEC_LAUNCH_TERMS_H
 
@@ -14,8 +14,8 @@ typedef struct Place {
     bool mean; /* of parts of a range that differ by one, the average in place of the longest */
 } Place;
 
-/* Where along an axis: quarters of its last index, or such that the first and the third are as far from the ends, which stands for
- * few programs, too. */
+/* Where along an axis: quarters of its last index, or such that the first and the third are as far
+ * from the ends, which stands for few programs, too. */
 typedef enum Places { PLACES_QUARTERS, PLACES_EVEN } Places;
 
 /* Of a kernel that is gone before the expression is. */

@@ -1,4 +1,5 @@
-/* mma_use.c - products on the units of an SM: the rates are the target's, the shapes those of its MMA forms. */
+/* mma_use.c - products on the units of an SM: the rates are the target's, the shapes those of its
+ * MMA forms. */
 #include "compiler/cost/mma_use.h"
 
 MmaUse

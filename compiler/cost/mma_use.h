@@ -9,8 +9,9 @@ typedef struct MmaUse {
     double bytes;  /* of operands, through the port of shared memory */
 } MmaUse;
 
-/* The use of a product a[rows, depth] b[depth, cols] by warp groups (or by the four warps of a role).  b is in
- * shared memory and is read once for every 64 rows; a is in registers or in shared memory. */
+/* The use of a product a[rows, depth] b[depth, cols] by warp groups (or by the four warps of a
+ * role).  b is in shared memory and is read once for every 64 rows; a is in registers or in shared
+ * memory. */
 MmaUse mma_use(const Target *target, const MmaForm *form, double rows, double cols, double depth,
                bool left_in_shared);
 /* Bytes of so many elements of an operand. */

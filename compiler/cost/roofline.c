@@ -1,4 +1,5 @@
-/* roofline.c - the work of a launch for each unit of a chip, by tile IR and the sizes of the tensors. */
+/* roofline.c - the work of a launch for each unit of a chip, by tile IR and the sizes of the
+ * tensors. */
 #include "compiler/cost/roofline.h"
 
 #include "compiler/cost/cost.h"
@@ -20,7 +21,8 @@ bytes_of(const TirOp *access)
            (double)dtype_bits(access->tensor->dtype) / 8;
 }
 
-/* Programs that a tile is fetched for at once: those of the consumers of a block, or of a cluster of them. */
+/* Programs that a tile is fetched for at once: those of the consumers of a block, or of a cluster
+ * of them. */
 static double
 programs_of(const Sum *s, const TirOp *load)
 {

@@ -1,8 +1,8 @@
-/* roofline.h - what a launch asks of the units of a chip, and by which of them it is bound at best: the roofline of the page
- * of --emit=html.
+/* roofline.h - what a launch asks of the units of a chip, and by which of them it is bound at best:
+ * the roofline of the page of --emit=html.
  *
- * Work is counted as tiles are computed, those that reach past the end of a tensor whole.  Limits are the chip's
- * (clock_rows.h), with all SMs at their full clock.
+ * Work is counted as tiles are computed, those that reach past the end of a tensor whole.  Limits
+ * are the chip's (clock_rows.h), with all SMs at their full clock.
  */
 #ifndef TILEC_COST_ROOFLINE_H
 #define TILEC_COST_ROOFLINE_H
@@ -27,10 +27,11 @@ typedef struct Roofline {
     double mhz;
 } Roofline;
 
-/* Of a kernel on which the passes up to `split-exp2` have run, for its usual sizes.  NULL: the chip's limits are not known, or there
- * is nothing to do. */
+/* Of a kernel on which the passes up to `split-exp2` have run, for its usual sizes.  NULL: the
+ * chip's limits are not known, or there is nothing to do. */
 Roofline *roofline_of(Arena *arena, const Target *target, const TirFn *fn);
-/* As HTML: a picture, and a row for each unit.  `microseconds`: of a launch, as it is predicted; 0: it is not. */
+/* As HTML: a picture, and a row for each unit.  `microseconds`: of a launch, as it is predicted; 0:
+ * it is not. */
 void roofline_html(const TirFn *fn, const Roofline *roof, double microseconds, Buf *out);
 
 #endif

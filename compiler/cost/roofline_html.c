@@ -1,5 +1,6 @@
-/* roofline_html.c - a roofline as a picture: operations a second over operations for each byte of memory, both by powers of
- * ten, with a roof for each unit that a launch uses; and a table of the units. */
+/* roofline_html.c - a roofline as a picture: operations a second over operations for each byte of
+ * memory, both by powers of ten, with a roof for each unit that a launch uses; and a table of the
+ * units. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -82,7 +83,8 @@ draw_axes(const Drawing *d)
              "operations for each byte of memory");
 }
 
-/* Of memory a slope; of another unit, which takes as long for an operation wherever the kernel stands, a level. */
+/* Of memory a slope; of another unit, which takes as long for an operation wherever the kernel
+ * stands, a level. */
 static void
 draw_roofs(const Drawing *d)
 {

@@ -1,11 +1,12 @@
-/* stream_time.c - rounds in which all blocks have a program, and what is left at the end (stream_time.h).
+/* stream_time.c - rounds in which all blocks have a program, and what is left at the end
+ * (stream_time.h).
  *
- * With one block to an SM the programs that are left have memory for themselves: an iteration takes as long as the memory
- * needs for all of them, or a block that is alone.
+ * With one block to an SM the programs that are left have memory for themselves: an iteration takes
+ * as long as the memory needs for all of them, or a block that is alone.
  *
- * With two, if more programs are left than there are SMs, some SMs have one, and end first; meanwhile those with two get
- * `two` times as much.  That is less than twice where what two blocks ask for is more than an SM can have under way.  What
- * is left then has memory for itself again.
+ * With two, if more programs are left than there are SMs, some SMs have one, and end first;
+ * meanwhile those with two get `two` times as much.  That is less than twice where what two blocks
+ * ask for is more than an SM can have under way.  What is left then has memory for itself again.
  */
 #include "compiler/cost/stream_time.h"
 

@@ -1,9 +1,11 @@
-/* stream_time.h - the time of a launch that memory binds: each program reads what no other one reads.
+/* stream_time.h - the time of a launch that memory binds: each program reads what no other one
+ * reads.
  *
- * Little's law says how fast a block that is alone reads: what it has under way, its stages, over how long a copy takes.
- * While all ask, memory gives each SM the same share, of whatever is not asked for by others more.  Programs are dealt
- * to blocks in turn, so that at the end some SMs have one program left, some two (where an SM has two blocks), and some
- * none: these rates say how long each of these parts of a launch takes.
+ * Little's law says how fast a block that is alone reads: what it has under way, its stages, over
+ * how long a copy takes. While all ask, memory gives each SM the same share, of whatever is not
+ * asked for by others more.  Programs are dealt to blocks in turn, so that at the end some SMs have
+ * one program left, some two (where an SM has two blocks), and some none: these rates say how long
+ * each of these parts of a launch takes.
  */
 #ifndef TILEC_STREAM_TIME_H
 #define TILEC_STREAM_TIME_H

@@ -11,8 +11,9 @@ enum {
     MOST_STEPS = 512, /* definitions followed: a bound on work */
     KNOWN = 64        /* values whose numbers are kept */
 };
-/* Usual values where none are given: of sizes that are divided into tiles, and of others.  TILED is also the assumed
- * distance of loaded numbers that stand one behind the other, like the starts of sequences. */
+/* Usual values where none are given: of sizes that are divided into tiles, and of others.  TILED is
+ * also the assumed distance of loaded numbers that stand one behind the other, like the starts of
+ * sequences. */
 enum { TILED = 4096, OTHER = 8 };
 
 int64_t
@@ -56,12 +57,14 @@ typedef struct KnownNumber {
     uint32_t steps;
 } KnownNumber;
 
-/* A program of the grid, and values there, by id modulo KNOWN: bounds of loops and of their parts have much in common. */
+/* A program of the grid, and values there, by id modulo KNOWN: bounds of loops and of their parts
+ * have much in common. */
 typedef struct Point {
     const int64_t *sizes;
     int64_t grid[MOST_AXES];
     uint32_t
-        axes_read; /* of the axes, a bit each: whether some number follows from the index along it */
+        /* of the axes, a bit each: whether some number follows from the index along it */
+        axes_read;
     KnownNumber known[KNOWN];
 } Point;
 
@@ -218,7 +221,8 @@ tensor_bytes(const TirTensor *tensor, const int64_t *sizes)
     return bytes;
 }
 
-/* The bytes of the tensors whose tiles a loop loads; *share: over those that all programs load together. */
+/* The bytes of the tensors whose tiles a loop loads; *share: over those that all programs load
+ * together. */
 static double
 own_bytes(const TirFn *fn, const TirOp *loop, double iterations, const int64_t *sizes, double *share)
 {

@@ -15,8 +15,8 @@ Trips trips_of(const TirFn *fn, const TirOp *loop, const int64_t *sizes);
 double trips_own(const TirFn *fn, const TirOp *loop, const int64_t *sizes);
 enum { TRIP_SAMPLES = 48, TRIP_SEGMENTS = 4, TRIP_LOOPS = 8 };
 
-/* A loop, and the cost of its masks in an iteration of each of its segments (the last entry stands for all
- * further ones). */
+/* A loop, and the cost of its masks in an iteration of each of its segments (the last entry stands
+ * for all further ones). */
 typedef struct TripLoop {
     const TirOp *op;
     double masks[TRIP_SEGMENTS];
@@ -33,19 +33,21 @@ typedef struct ConsumerTrips {
     /* .. and the iterations of n of them, evenly spaced, averaged over consumers */
     double block[TRIP_SAMPLES];
     uint32_t n;
-    /* the share of what its loops load that no other program loads: memory has to give it; and the bytes of the tensors */
+    /* the share of what its loops load that no other program loads: memory has to give it; and the
+     * bytes of the tensors */
     double own, bytes;
 } ConsumerTrips;
 
 /* For programs in which each of `loops` may run; consumers stand along `axis` of the grid. */
 ConsumerTrips trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops,
                                  uint32_t axis, uint32_t consumers, const int64_t *sizes);
-/* A host expression for these sizes and, where it asks for it, this device; scalar parameters count as 1. */
+/* A host expression for these sizes and, where it asks for it, this device; scalar parameters count
+ * as 1. */
 int64_t trips_evaluate(const HostExpr *e, const int64_t *sizes, const Device *device);
 /* Points of one axis of the grid. */
 int64_t trips_extent(const TirFn *fn, uint32_t axis, const int64_t *sizes);
-/* Sizes for a prediction when none are given, by index: the kernel's usual size, else 4096 for dimensions
- * that are divided into tiles and 8 for others. */
+/* Sizes for a prediction when none are given, by index: the kernel's usual size, else 4096 for
+ * dimensions that are divided into tiles and 8 for others. */
 int64_t *trips_usual_sizes(Arena *arena, const TirFn *fn);
 /* Whether some range over this size is cut into tiles: a loop or an axis of the grid goes over it
  * in steps. */

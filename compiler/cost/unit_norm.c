@@ -1,4 +1,5 @@
-/* unit_norm.c - units that work at the same time, each hiding well behind the busiest, not perfectly. */
+/* unit_norm.c - units that work at the same time, each hiding well behind the busiest, not
+ * perfectly. */
 #include "compiler/cost/unit_norm.h"
 
 #include <math.h>

@@ -4,7 +4,8 @@
 
 #include "compiler/tilec.h"
 
-/* An error message about the first argument that is missing (NULL), or no value of its kind; NULL: all are there. */
+/* An error message about the first argument that is missing (NULL), or no value of its kind; NULL:
+ * all are there. */
 const char *arguments_missing(const TilecOptions *options, const char *path, const char *text,
                               size_t n);
 const char *arguments_missing_search(const TilecSearch *search);

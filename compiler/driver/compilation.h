@@ -61,8 +61,8 @@ typedef struct Compilation {
 
 bool compilation_failed(const Compilation *c);
 PassContext compilation_context(Compilation *c);
-/* The same for one kernel, whose source may pin a plan, or whose text tell what was chosen before; the command line's
- * word counts more. */
+/* The same for one kernel, whose source may pin a plan, or whose text tell what was chosen before;
+ * the command line's word counts more. */
 PassContext kernel_context(Compilation *c, const TirFn *fn);
 /* For one kernel, from its beginning. */
 PassRun kernel_passes(Compilation *c);

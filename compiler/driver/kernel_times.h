@@ -16,7 +16,8 @@ typedef struct KernelTimes {
     bool roofs; /* wanted */
 } KernelTimes;
 
-/* PassRun.seen, for a KernelTimes: it can be said when a kernel has its plan and is not in roles yet. */
+/* PassRun.seen, for a KernelTimes: it can be said when a kernel has its plan and is not in roles
+ * yet. */
 void kernel_times_see(void *times, PassContext *px, const TirFn *fn, const char *pass);
 /* NULL: not known. */
 const KernelTime *kernel_times_of(const KernelTimes *times, const TirFn *fn);

@@ -1,4 +1,5 @@
-/* lower_choices.c - a kernel by the best of its choices for what it leaves open that can be compiled. */
+/* lower_choices.c - a kernel by the best of its choices for what it leaves open that can be
+ * compiled. */
 #include <string.h>
 
 #include "compiler/choose/auto_plan.h"
@@ -7,7 +8,8 @@
 #include "compiler/lower/tir_to_lir.h"
 #include "compiler/report/report.h"
 
-/* Launch expressions have the sizes and scalars by their names, and facts of the device beside them. */
+/* Launch expressions have the sizes and scalars by their names, and facts of the device beside
+ * them. */
 static bool
 names_are_free(Compilation *c, const TirFn *fn)
 {
@@ -32,7 +34,8 @@ names_are_free(Compilation *c, const TirFn *fn)
     return taken == DEVICE_FACTS;
 }
 
-/* Whether the search has already made what would be made of a choice now: the kernel, if not its code. */
+/* Whether the search has already made what would be made of a choice now: the kernel, if not its
+ * code. */
 static bool
 is_made(const Compilation *c, const TileChoice *choice)
 {
@@ -102,8 +105,8 @@ go_back(Compilation *c, Mark mark)
     buf_cut(&c->report, mark.report);
 }
 
-/* Kernel `k` by the best plan for warp groups that can be compiled; NULL: there is none, and what was
- * said is unsaid, but for what the first of them failed with (`*why`). */
+/* Kernel `k` by the best plan for warp groups that can be compiled; NULL: there is none, and what
+ * was said is unsaid, but for what the first of them failed with (`*why`). */
 static LirFn *
 lower_with_plans(Compilation *c, uint32_t k, const TileChoices *plans, const char **why)
 {

@@ -1,4 +1,5 @@
-/* lower_variants.c - the other forms of a kernel: chosen by estimated clocks, compiled under names of their own. */
+/* lower_variants.c - the other forms of a kernel: chosen by estimated clocks, compiled under names
+ * of their own. */
 #include <string.h>
 
 #include "compiler/choose/variants.h"
@@ -49,7 +50,8 @@ requirements(Arena *arena, const TirFn *fn)
     return buf_text(&text);
 }
 
-/* Whether callers need not know which of the two they launch; tile sizes may be part of a tensor's shape. */
+/* Whether callers need not know which of the two they launch; tile sizes may be part of a tensor's
+ * shape. */
 static bool
 same_interface(Arena *arena, const TirFn *a, const TirFn *b)
 {

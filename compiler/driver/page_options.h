@@ -4,7 +4,8 @@
 
 #include "compiler/tilec.h"
 
-/* Options that make all that stands on the page; what the user did not ask for is on the page alone. */
+/* Options that make all that stands on the page; what the user did not ask for is on the page
+ * alone. */
 TilecOptions page_options(const TilecOptions *asked);
 
 #endif

@@ -1,7 +1,7 @@
 /* several_targets.c - a program that is compiled for several targets.
  *
- * Each compilation begins anew, in the same arena, because the header is made of all of them.  Most of what is to be said of
- * a program is the same for each target, and is said once.
+ * Each compilation begins anew, in the same arena, because the header is made of all of them.  Most
+ * of what is to be said of a program is the same for each target, and is said once.
  */
 #include "compiler/driver/several_targets.h"
 
@@ -146,8 +146,8 @@ drop_group(Diag *diag, uint32_t at, uint32_t n)
     diag->messages.n -= n;
 }
 
-/* Says of one message which targets it is about, if not about all and it does not say so itself, and drops it from the
- * others. */
+/* Says of one message which targets it is about, if not about all and it does not say so itself,
+ * and drops it from the others. */
 static void
 name_targets(Compilation *c, uint32_t first, uint32_t at)
 {

@@ -1,7 +1,8 @@
 /* tilec_run.c - tilec_run: the front end's checks, then the reference interpreter.
  *
- * The front end makes tile IR, which refuses wrong programs and settles what is `auto`; nothing else
- * of it is used.  When the allocator fails, arenas and the interpreter jump to the setjmp here.
+ * The front end makes tile IR, which refuses wrong programs and settles what is `auto`; nothing
+ * else of it is used.  When the allocator fails, arenas and the interpreter jump to the setjmp
+ * here.
  */
 #include <setjmp.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* barriers.c - names of barriers as comments, for tools that know where one lies and no more (tilerun --time). */
+/* barriers.c - names of barriers as comments, for tools that know where one lies and no more
+ * (tilerun --time). */
 #include "compiler/emit/barriers.h"
 
 #include <inttypes.h>

@@ -6,8 +6,8 @@
  *
  *     struct KERNEL_args                 a view for each tensor, a member for each scalar
  *     KERNEL_BLOCK, _SHARED, ..          what the launch needs, for bindings to other languages
- *     STEM_load, STEM_unload             module and functions, in the current context, where all threads
- *                                        launch
+ *     STEM_load, STEM_unload             module and functions, in the current context, where all
+ *                                        threads launch
  *     KERNEL_check, _grid, _launch       refuse with a sentence; the grid; the launch
  *     KERNEL_pack, _node                 a launch put together, for nodes of CUDA graphs
  *     KERNEL_bytes_NAME                  bytes of memory that the caller gives beside the tensors

@@ -28,7 +28,8 @@ typedef struct HeaderWriter {
     const char *target; /* while the code of one of several is written: "sm_90"; else NULL */
 } HeaderWriter;
 
-/* One of the functions that KERNEL_launch and its like go by: what its names begin with, and its part of a call. */
+/* One of the functions that KERNEL_launch and its like go by: what its names begin with, and its
+ * part of a call. */
 typedef struct HeaderCase {
     const char *prefix, *part;
 } HeaderCase;
@@ -57,8 +58,8 @@ HeaderWriter header_of_build(const HeaderWriter *w, uint32_t build);
 KernelForms header_forms(const HeaderWriter *w, uint32_t k);
 /* The number of its first form among the functions of the module. */
 uint32_t header_function(const HeaderWriter *w, uint32_t k);
-/* A host expression; sizes are the locals of header_sizes.  `compact`: of integers, with the functions of
- * header_forms_part. */
+/* A host expression; sizes are the locals of header_sizes.  `compact`: of integers, with the
+ * functions of header_forms_part. */
 void header_expression(Buf *out, const TirFn *fn, const HostExpr *e, bool compact);
 /* A memory as a member of the arguments. */
 const char *header_memory(Arena *arena, const TirMemory *memory);
@@ -68,7 +69,8 @@ void header_sizes(const HeaderWriter *w, const TirFn *fn);
 const char *header_arch_condition(Arena *arena, const char *arch);
 /* STEM_ptx and STEM_cubin_86: what there is. */
 void header_code(const HeaderWriter *w);
-/* Of STEM_load: which of it is loaded where the caller gives none, and of several targets for which. */
+/* Of STEM_load: which of it is loaded where the caller gives none, and of several targets for
+ * which. */
 void header_choose_code(const HeaderWriter *w);
 /* Whether code of any target is inside, or has tensor maps. */
 bool header_has_code(const HeaderWriter *w);
@@ -87,15 +89,16 @@ void header_grid(const HeaderWriter *w, const TirFn *fn);
 void header_forms_part(const HeaderWriter *w);
 /* Behind what each form has: KERNEL_form, and _grid, _pack, _node and _launch by it. */
 void header_form_choice(const HeaderWriter *w, const TirFn *fn, KernelForms forms);
-/* `switch (EXPRESSION)` with `line` for each case, to the end of a function: % is the prefix, # the part. */
+/* `switch (EXPRESSION)` with `line` for each case, to the end of a function: % is the prefix, # the
+ * part. */
 void header_cases(const HeaderWriter *w, const HeaderChoice *choice, const char *expression,
                   const char *line);
 /* KERNEL_grid, _call, _pack, _node and _launch by a choice. */
 void header_choice(const HeaderWriter *w, const TirFn *fn, const HeaderChoice *choice);
 /* A memory that a kernel takes, whatever form or target. */
 typedef VEC(TirMemory) HeaderMemories;
-/* Behind what the code of each target has: KERNEL_check, _form, _bytes_NAME and the functions of a choice, by the
- * target that is loaded.  The kernel is number `k` of the module's. */
+/* Behind what the code of each target has: KERNEL_check, _form, _bytes_NAME and the functions of a
+ * choice, by the target that is loaded.  The kernel is number `k` of the module's. */
 void header_target_choice(const HeaderWriter *w, uint32_t k, const HeaderMemories *memories);
 
 #endif

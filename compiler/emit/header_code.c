@@ -38,7 +38,8 @@ cubin_condition(Arena *arena, const char *arch)
     return arena_printf(arena, "have / 10 == %d && have >= %d", number / 10, number);
 }
 
-/* As words: they are aligned, and a compiler reads eight bytes as one number.  A GPU's host has the lowest byte first. */
+/* As words: they are aligned, and a compiler reads eight bytes as one number.  A GPU's host has the
+ * lowest byte first. */
 static void
 write_words(Buf *out, const char *name, const unsigned char *bytes, size_t n)
 {
@@ -142,8 +143,8 @@ most_shared(const HeaderWriter *w)
     return most;
 }
 
-/* The highest target whose code the GPU runs and has the shared memory for, and code of it.  The caller's code is looked
- * at where it is loaded. */
+/* The highest target whose code the GPU runs and has the shared memory for, and code of it.  The
+ * caller's code is looked at where it is loaded. */
 static void
 choose_target(const HeaderWriter *w)
 {

@@ -1,4 +1,5 @@
-/* header_expression.c - host expressions as C: sizes are the locals `size_NAME`, which are made here, too. */
+/* header_expression.c - host expressions as C: sizes are the locals `size_NAME`, which are made
+ * here, too. */
 #include "compiler/emit/header.h"
 
 static bool
@@ -77,7 +78,8 @@ header_expression(Buf *out, const TirFn *fn, const HostExpr *e, bool compact)
     buf_char(out, ')');
 }
 
-/* `int64_t size_X = args->Q.shape[1];` from the first tensor that has each size; behind them those that only follow. */
+/* `int64_t size_X = args->Q.shape[1];` from the first tensor that has each size; behind them those
+ * that only follow. */
 void
 header_sizes(const HeaderWriter *w, const TirFn *fn)
 {

@@ -1,5 +1,5 @@
-/* header_forms.c - in a generated header, a kernel of several forms: KERNEL_form says which one these arguments take, and
- * the functions of the kernel go by it. */
+/* header_forms.c - in a generated header, a kernel of several forms: KERNEL_form says which one
+ * these arguments take, and the functions of the kernel go by it. */
 #include "compiler/emit/header.h"
 
 static void
@@ -30,7 +30,8 @@ write_form(const HeaderWriter *w, const TirFn *fn, KernelForms forms)
         forms.n);
 }
 
-/* The functions of the language that C does not have: as macros they would be written out again and again. */
+/* The functions of the language that C does not have: as macros they would be written out again and
+ * again. */
 void
 header_forms_part(const HeaderWriter *w)
 {

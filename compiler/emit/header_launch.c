@@ -1,4 +1,5 @@
-/* header_launch.c - a launch in a generated header: tensor maps, parameters, attributes, graph nodes. */
+/* header_launch.c - a launch in a generated header: tensor maps, parameters, attributes, graph
+ * nodes. */
 #include "compiler/emit/header.h"
 
 static void
@@ -144,8 +145,8 @@ write_real(Buf *out, const TirFn *fn, const HostExpr *e)
     buf_add(out, ")");
 }
 
-/* The grid as far as CUDA launches it; tiles of a persistent kernel have numbers of 32 bits, also the one behind the last
- * tile that a block looks for. */
+/* The grid as far as CUDA launches it; tiles of a persistent kernel have numbers of 32 bits, also
+ * the one behind the last tile that a block looks for. */
 static void
 write_grid_checks(const HeaderWriter *w, const TirFn *fn)
 {

@@ -1,7 +1,8 @@
-/* header_load.c - STEM_load and STEM_unload of a generated header: the module and its functions, in the current context.
+/* header_load.c - STEM_load and STEM_unload of a generated header: the module and its functions, in
+ * the current context.
  *
- * A program that was compiled for several targets has the functions of all of them in one table; `target` says whose
- * code is loaded.
+ * A program that was compiled for several targets has the functions of all of them in one table;
+ * `target` says whose code is loaded.
  */
 #include <inttypes.h>
 
@@ -101,7 +102,8 @@ digest_of(const HeaderBuild *build, Arena *arena)
     return digest;
 }
 
-/* Code of another compilation is refused; code that the caller gives may be for any of the targets. */
+/* Code of another compilation is refused; code that the caller gives may be for any of the
+ * targets. */
 static void
 write_digests(const HeaderWriter *w)
 {

@@ -1,7 +1,8 @@
-/* header_targets.c - in a generated header with code for several targets: the functions of a kernel go by the target whose
- * code is loaded.
+/* header_targets.c - in a generated header with code for several targets: the functions of a kernel
+ * go by the target whose code is loaded.
  *
- * The code of each has functions of its own, KERNEL_sm_90_launch and so on, with the same arguments.
+ * The code of each has functions of its own, KERNEL_sm_90_launch and so on, with the same
+ * arguments.
  */
 #include <string.h>
 

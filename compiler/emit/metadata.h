@@ -19,8 +19,9 @@ enum { METADATA_ABI = 1 };
 /* The symbol of the constant array in the PTX module. */
 #define METADATA_SYMBOL "tilec_metadata"
 
-/* A form of a kernel that has several: the same interface, other tiles or another plan.  Launchers take the one whose
- * cost, the clocks that a launch with the sizes at hand is estimated to take, is the least; the first of equals. */
+/* A form of a kernel that has several: the same interface, other tiles or another plan.  Launchers
+ * take the one whose cost, the clocks that a launch with the sizes at hand is estimated to take, is
+ * the least; the first of equals. */
 typedef struct KernelForm {
     const TirFn *fn;
     LirFn *code;
@@ -90,9 +91,9 @@ typedef struct HeaderBuild {
     HeaderCode code;
 } HeaderBuild;
 
-/* header.c: a dependency-free C99 header that checks and launches the kernels of a program, which was
- * compiled for one target or several.  `name` prefixes everything and names the include guard; NULL: made
- * from the source's name. */
+/* header.c: a dependency-free C99 header that checks and launches the kernels of a program, which
+ * was compiled for one target or several.  `name` prefixes everything and names the include guard;
+ * NULL: made from the source's name. */
 void header_print(const HeaderBuild *builds, uint32_t n, const char *name, Buf *out);
 
 #endif

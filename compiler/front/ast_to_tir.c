@@ -83,7 +83,8 @@ suggest_name(Lower *low, const char *name, bool tensor)
     return found != NULL ? arena_printf(low->arena, ", did you mean '%s'?", found) : "";
 }
 
-/* What is said of a name that is no type: the one of other languages that it is, or one that is near. */
+/* What is said of a name that is no type: the one of other languages that it is, or one that is
+ * near. */
 static const char *
 suggest_type(Lower *low, const char *name)
 {

@@ -33,8 +33,8 @@ typedef struct AstToTir {
     void *user;
     /* The module of the library that has such a function; NULL: none has. */
     const char *(*module_of)(void *user, const char *function);
-    /* Called for each declared name, with its value in words; or NULL.  If set, compile-time parameters without a
-     * value get one: the caller is an editor, and nothing is compiled. */
+    /* Called for each declared name, with its value in words; or NULL.  If set, compile-time
+     * parameters without a value get one: the caller is an editor, and nothing is compiled. */
     void (*declared)(void *user, Span span, const char *text);
     void *declared_user;
     uint32_t warps;    /* of every kernel; 0: the source or the compiler decides */

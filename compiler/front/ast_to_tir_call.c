@@ -242,7 +242,8 @@ find_axis(const Call *call, const Value *x, uint32_t *axis)
     return true;
 }
 
-/* What a named argument says that is a bool known at compile time, false if it is not there; false: it is something else. */
+/* What a named argument says that is a bool known at compile time, false if it is not there; false:
+ * it is something else. */
 static bool
 known_bool(const Call *call, uint32_t at, const char *name, bool *out)
 {
@@ -313,8 +314,8 @@ build_reduction(const Call *call)
     return value_tile(tir_cast(&low->b, tile, dtype), NULL);
 }
 
-/* The first argument where a function goes along an axis that has to be named, NULL: it is none; 16-bit floats in f32,
- * so that results are rounded once to `dtype`. */
+/* The first argument where a function goes along an axis that has to be named, NULL: it is none;
+ * 16-bit floats in f32, so that results are rounded once to `dtype`. */
 static TirVal *
 tile_along(const Call *call, const char *does, DType *dtype, uint32_t *axis)
 {

@@ -1,8 +1,10 @@
-/* ast_to_tir_dims.c - dimensions of tensors that follow from names: `S: out f32[R, C / 32]`, `X: in T[R, 2 * C]`.
+/* ast_to_tir_dims.c - dimensions of tensors that follow from names: `S: out f32[R, C / 32]`, `X: in
+ * T[R, 2 * C]`.
  *
- * Such a dimension is a size of its own, `S_dim1`, that launchers require to be what the expression says.  A name that
- * no tensor has as a dimension and that is no parameter is defined by the first expression that can be turned
- * around: `2 * C` alone makes C half of that dimension.  They are settled when all parameters are known.
+ * Such a dimension is a size of its own, `S_dim1`, that launchers require to be what the expression
+ * says.  A name that no tensor has as a dimension and that is no parameter is defined by the first
+ * expression that can be turned around: `2 * C` alone makes C half of that dimension.  They are
+ * settled when all parameters are known.
  */
 #include <string.h>
 
@@ -38,8 +40,8 @@ expr_text(Lower *low, const Expr *expr)
     return text.at;
 }
 
-/* The first name that is not known when compiled: one that means nothing yet, or (not with `unbound`) a size or a
- * parameter, too; NULL: there is none.  `n` counts them. */
+/* The first name that is not known when compiled: one that means nothing yet, or (not with
+ * `unbound`) a size or a parameter, too; NULL: there is none.  `n` counts them. */
 static const Expr *
 find_late(Lower *low, const Expr *expr, bool unbound, uint32_t *n)
 {
@@ -65,7 +67,8 @@ find_late(Lower *low, const Expr *expr, bool unbound, uint32_t *n)
     return found;
 }
 
-/* Names are defined by what launchers are given, where there is such a tensor: an output has its shape from them. */
+/* Names are defined by what launchers are given, where there is such a tensor: an output has its
+ * shape from them. */
 static bool
 is_given_before(const TirTensor *a, const TirTensor *b)
 {
@@ -180,8 +183,8 @@ require_whole_dim(Lower *low, const Expr *expr, TirTensor *tensor, uint32_t dim)
 
 /* ---- turning an expression around ---- */
 
-/* What `name`, which stands in `expr` once, is where `expr` is `whole`; NULL: that does not follow.  `exact`: it is a
- * size wherever the dimension is one. */
+/* What `name`, which stands in `expr` once, is where `expr` is `whole`; NULL: that does not
+ * follow.  `exact`: it is a size wherever the dimension is one. */
 static const HostExpr *
 turned(Lower *low, const Expr *expr, const char *name, const HostExpr *whole, bool *exact)
 {
@@ -259,8 +262,8 @@ size_of_value(Lower *low, const Value *value)
     return binding != NULL ? read_binding(low, binding) : *value;
 }
 
-/* Sizes that other tensors have follow from this dimension where those tensors are not given: X[R, 2 * C] says what
- * the C of an output is. */
+/* Sizes that other tensors have follow from this dimension where those tensors are not given: X[R,
+ * 2 * C] says what the C of an output is. */
 static void
 turn_sizes(Lower *low, const LateDim *late, const Expr *expr)
 {

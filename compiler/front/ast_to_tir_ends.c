@@ -1,8 +1,10 @@
-/* ast_to_tir_ends.c - loops and programs that end before their end, in words of the language that has neither. */
+/* ast_to_tir_ends.c - loops and programs that end before their end, in words of the language that
+ * has neither. */
 #include "compiler/front/ast_to_tir_internal.h"
 
-/* `for i in .. while c { .. }`: the loop goes over all of its range, and does nothing from the first iteration on before
- * which c is false.  A variable says so; its name can not stand in a program:
+/* `for i in .. while c { .. }`: the loop goes over all of its range, and does nothing from the
+ * first iteration on before which c is false.  A variable says so; its name can not stand in a
+ * program:
  *
  *     var .while = true; for i in .. { if .while { if c { .. } else { .while = false; } } }
  */

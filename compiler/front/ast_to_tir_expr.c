@@ -18,7 +18,8 @@ too_large(Lower *low, Span span, TirType type)
 
 /* ---- names, fields, places ---- */
 
-/* Whether it has been said of a name in this kernel that nothing is called so, or that its value is wrong; else it will have been. */
+/* Whether it has been said of a name in this kernel that nothing is called so, or that its value is
+ * wrong; else it will have been. */
 static bool
 was_told(Lower *low, const char *name)
 {
@@ -386,7 +387,8 @@ count_range(Lower *low, const Range *range)
     return index_operand(low, low->b.span, &count);
 }
 
-/* A tile of places: a list makes a dimension of its own, a tile of two dimensions is the only one that does. */
+/* A tile of places: a list makes a dimension of its own, a tile of two dimensions is the only one
+ * that does. */
 bool
 add_places(Lower *low, Span span, Access *access, uint32_t at, const Value *places)
 {

@@ -180,7 +180,8 @@ check_recursion(Lower *low, const Function *function, const Expr *call)
     return false;
 }
 
-/* What a function gives for arguments: their values, where they stand, and of `var` ones what they are. */
+/* What a function gives for arguments: their values, where they stand, and of `var` ones what they
+ * are. */
 static Value
 expand(Lower *low, const Function *function, const Expr *call, const Value *values,
        const Span *spans, const Place *places)

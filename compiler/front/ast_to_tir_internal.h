@@ -52,7 +52,9 @@ struct Value {
     TirType type;    /* TILE, PACKED */
     TirVal *tir;     /* PACKED: i32, the codes; TILE; NULL while only host expressions are wanted */
     const TirOp *
-        pairs; /* PACKED: the load that has a byte for each two of the last dimension, of all of their row; or NULL */
+        /* PACKED: the load that has a byte for each two of the last dimension, of all of their row;
+         * or NULL */
+        pairs;
     bool turned;          /* .. which is the first by now */
     const HostExpr *host; /* TILE of rank 0: the same for the launcher, if it can know; or NULL */
     const Range *range;
@@ -63,8 +65,8 @@ struct Value {
     const char *const *names; /* of the fields; an entry, or all, may be NULL */
 };
 
-/* A pack of ranges: together they count `rows` elements.  An element that is padding of one of them is padding of the
- * pack. */
+/* A pack of ranges: together they count `rows` elements.  An element that is padding of one of them
+ * is padding of the pack. */
 typedef struct Pack {
     uint32_t n;
     const Range *parts;
@@ -72,8 +74,9 @@ typedef struct Pack {
     Span span;
 } Pack;
 
-/* start, start + 1, .. (or start + step, ..) of `length` indices; those at or after `bound` are padding.  `range + scalar` moves both, so that
- * the same elements are padding as of the range it is made from. */
+/* start, start + 1, .. (or start + step, ..) of `length` indices; those at or after `bound` are
+ * padding.  `range + scalar` moves both, so that the same elements are padding as of the range it
+ * is made from. */
 struct Range {
     Value start, bound;       /* i32 scalars or ints */
     Value number;             /* of its sequence, the same; not moved with it */
@@ -132,8 +135,8 @@ typedef struct Frame {
     Value result;
 } Frame;
 
-/* For each axis of a tile, the innermost loop from whose ranges it may have padding, as the depth of that loop's
- * body; 0: none. */
+/* For each axis of a tile, the innermost loop from whose ranges it may have padding, as the depth
+ * of that loop's body; 0: none. */
 enum { PAD_AXES = TIR_MAX_RANK, PAD_UNKNOWN = UINT16_MAX };
 typedef struct PadLoops {
     uint16_t axis[PAD_AXES];
@@ -229,7 +232,8 @@ bool find_type(Lower *low, const char *name, DType *dtype);
 
 /* ---- ast_to_tir_dims.c: dimensions that follow from names ---- */
 
-/* Notes a dimension that is an expression of names that are not known when compiled; false: it is none. */
+/* Notes a dimension that is an expression of names that are not known when compiled; false: it is
+ * none. */
 bool add_late_dim(Lower *low, const Expr *expr, TirTensor *tensor, uint32_t dim);
 /* Quotients in a dimension that is known when compiled leave no rest, either. */
 void require_whole_dim(Lower *low, const Expr *expr, TirTensor *tensor, uint32_t dim);
@@ -255,7 +259,8 @@ const char *value_text(Lower *low, const Value *value);
 const char *type_text(Lower *low, TirType type);
 /* The names of the types that have a use, the last one behind `last`. */
 const char *types_with(Lower *low, TypeUse use, const char *last);
-/* What to do where a type lacks an operation that the type of its elements alone has: ": cast it with .."; else "". */
+/* What to do where a type lacks an operation that the type of its elements alone has: ": cast it
+ * with .."; else "". */
 const char *cast_hint(Lower *low, DType dtype, TypeUse use);
 
 /* A constant as a run-time value of `type`; false when it does not fit (and it says so). */
@@ -268,7 +273,8 @@ TirIndex range_index(const Range *range);
 Value range_to_tile(Lower *low, const Value *value);
 /* An i32 scalar or an int as an operand; NULL after an error. */
 TirVal *index_operand(Lower *low, Span span, const Value *value);
-/* What to do with an integer of another type than the one that is wanted, i32 of indices; "": nothing helps. */
+/* What to do with an integer of another type than the one that is wanted, i32 of indices; "":
+ * nothing helps. */
 const char *integer_hint(Lower *low, const Value *value, DType wanted);
 /* Whether a constant is an integer of the type; else an error. */
 bool int_fits(Lower *low, Span span, const Value *value, DType dtype);
@@ -298,15 +304,16 @@ bool is_16bit_float(DType dtype);
 void note_pad(Lower *low, const TirVal *tile, uint32_t axis, uint32_t loops);
 /* What is padding of the tiles of places that a tile is loaded by is its padding. */
 void note_places(Lower *low, const TirVal *tile);
-/* What the body of a loop finds in a variable that is declared outside of it, and within so many loops. */
+/* What the body of a loop finds in a variable that is declared outside of it, and within so many
+ * loops. */
 void note_carried(Lower *low, const TirVal *param, uint32_t loops);
 /* A tile that is padding where `like` is, too. */
 TirVal *pad_like(Lower *low, TirVal *tile, TirVal *like);
-/* The new value of a variable, declared inside `loops` loops, that is assigned `value`: elements that are padding from
- * ranges of loops further in keep their old value. */
+/* The new value of a variable, declared inside `loops` loops, that is assigned `value`: elements
+ * that are padding from ranges of loops further in keep their old value. */
 Value keep_padding(Lower *low, uint32_t loops, const Value *old, const Value *value);
-/* Call after the kernel's last statement, when it is known what loops carry: removes `keep` operations of tiles that
- * have no padding from inner loops after all. */
+/* Call after the kernel's last statement, when it is known what loops carry: removes `keep`
+ * operations of tiles that have no padding from inner loops after all. */
 void drop_keeps(Lower *low);
 
 /* ---- ast_to_tir_expr.c ---- */
@@ -338,11 +345,13 @@ typedef struct Access {
 } Access;
 /* What of an access a subscript with a tile of places makes; false after an error. */
 bool add_places(Lower *low, Span span, Access *access, uint32_t at, const Value *places);
-/* A range that is a part of a pack: all of them make one dimension of the tile; false after an error. */
+/* A range that is a part of a pack: all of them make one dimension of the tile; false after an
+ * error. */
 bool add_part(Lower *low, Span span, Access *access, const Range *range);
 /* What a subscript that is not `:` is; false after an error. */
 bool subscript_value(Lower *low, const Subscript *subscript, Value *value);
-/* Whether `:` may take a dimension, which messages call `text`; 0: its extent is not known when compiled.  Else an error. */
+/* Whether `:` may take a dimension, which messages call `text`; 0: its extent is not known when
+ * compiled.  Else an error. */
 bool is_whole(Lower *low, Span span, int64_t extent, const char *text);
 /* Whether an index that is known lies in it; else an error. */
 bool is_inside(Lower *low, Span span, const Value *value, int64_t extent, const char *text);
@@ -375,7 +384,8 @@ TirVal *pack_store(Lower *low, Span span, const Access *access, const Value *val
 /* A cast from or to such a type. */
 Value cast_packed(Lower *low, Span span, const Value *x, DType to);
 Value transpose_packed(Lower *low, const Value *x);
-/* The bytes of a tile, which have two elements of dimension `axis`, as they are in memory; NULL: they are not so there. */
+/* The bytes of a tile, which have two elements of dimension `axis`, as they are in memory; NULL:
+ * they are not so there. */
 TirVal *packed_bytes(Lower *low, const Value *x, uint32_t axis);
 
 /* ---- ast_to_tir_scales.c: operands of products that have scales ---- */
@@ -389,7 +399,8 @@ typedef struct ScaledOperand {
 bool is_scaled_type(DType dtype);
 /* What is multiplied: a tile of bf16; NULL after an error. */
 TirVal *scaled_operand(Lower *low, const ScaledOperand *operand);
-/* Both operands as they are, and their scales, of types that an instruction may take; false: of others. */
+/* Both operands as they are, and their scales, of types that an instruction may take; false: of
+ * others. */
 bool own_operands(Lower *low, const ScaledOperand sides[2], TirVal *own[4]);
 
 /* ---- ast_to_tir_call.c ---- */
@@ -426,7 +437,8 @@ Value reduce_tuples(Lower *low, const Tuples *tuples, uint32_t axis);
 /* ---- ast_to_tir_order.c ---- */
 
 enum { TOP_MOST = 64 }; /* elements that top gives */
-/* The place of the greatest along an axis (REDUCE_MAX), or of the least (REDUCE_MIN); -1: there is no number. */
+/* The place of the greatest along an axis (REDUCE_MAX), or of the least (REDUCE_MIN); -1: there is
+ * no number. */
 TirVal *extreme_place(Lower *low, ReduceKind kind, TirVal *tile, uint32_t axis);
 /* The `count` greatest along an axis, in order, and their places: of f32 or i32. */
 void greatest_places(Lower *low, TirVal *tile, uint32_t axis, int32_t count, TirVal *best[2]);
@@ -436,7 +448,8 @@ void greatest_places(Lower *low, TirVal *tile, uint32_t axis, int32_t count, Tir
 /* Declares the variable that says whether a loop with this `while` goes on. */
 void declare_while(Lower *low, const Expr *condition);
 const Block *while_body(Lower *low, const Stmt *loop);
-/* Of `if c { return; }` in the kernel's outermost block: an `if` whose `else` is what stands behind it; else NULL. */
+/* Of `if c { return; }` in the kernel's outermost block: an `if` whose `else` is what stands behind
+ * it; else NULL. */
 const Stmt *rest_of_program(Lower *low, const Block *block, uint32_t at);
 
 /* ---- ast_to_tir_stmt.c ---- */

@@ -1,9 +1,11 @@
-/* ast_to_tir_lints.c - what is right and yet most likely a mistake, where it takes the kernel's values to see it.
+/* ast_to_tir_lints.c - what is right and yet most likely a mistake, where it takes the kernel's
+ * values to see it.
  *
- * Vectors that meet square tiles: `acc * alpha` is right where the tile is as wide as it is high, and means columns.  Which
- * dimensions run along together is found by joining those that an operation has go through the same indices, over the whole
- * kernel, but for the vectors in question: one that runs along the rows of the tile, and not along its columns, was
- * most likely meant as a column. */
+ * Vectors that meet square tiles: `acc * alpha` is right where the tile is as wide as it is high,
+ * and means columns.  Which dimensions run along together is found by joining those that an
+ * operation has go through the same indices, over the whole kernel, but for the vectors in
+ * question: one that runs along the rows of the tile, and not along its columns, was most likely
+ * meant as a column. */
 #include "compiler/front/ast_to_tir_internal.h"
 
 typedef VEC(const TirOp *) OpList;
@@ -19,7 +21,8 @@ list_operations(const Lower *low, const TirBlock *block, OpList *list)
     }
 }
 
-/* Dimensions that run along together, as a forest: `TIR_MAX_RANK` for each value, and one for where ranges begin. */
+/* Dimensions that run along together, as a forest: `TIR_MAX_RANK` for each value, and one for where
+ * ranges begin. */
 typedef struct Together {
     uint32_t *parent;
     const Lower *low;

@@ -1,7 +1,8 @@
-/* ast_to_tir_order.c - which elements along an axis are the greatest, and where: argmax, argmin and top.
+/* ast_to_tir_order.c - which elements along an axis are the greatest, and where: argmax, argmin and
+ * top.
  *
- * They are written as comparisons, selections and reductions, so that padding, layouts and targets are those of
- * these.  A place is an element's number along the axis.
+ * They are written as comparisons, selections and reductions, so that padding, layouts and targets
+ * are those of these.  A place is an element's number along the axis.
  */
 #include <math.h>
 
@@ -61,8 +62,8 @@ extreme_place(Lower *low, ReduceKind kind, TirVal *tile, uint32_t axis)
     return tir_select(b, none, splat_like(low, first, -1), first);
 }
 
-/* What is carried from one of the greatest to the next: the results so far, and the values and places that are left; a
- * place that was taken is NOWHERE. */
+/* What is carried from one of the greatest to the next: the results so far, and the values and
+ * places that are left; a place that was taken is NOWHERE. */
 enum { TOP_VALUES, TOP_PLACES, LEFT_VALUES, LEFT_PLACES, TOP_CARRIED };
 
 /* NaN is less than all numbers: the least of them, at a place behind theirs. */

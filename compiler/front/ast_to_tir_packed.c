@@ -1,11 +1,13 @@
 /* ast_to_tir_packed.c - types of which two elements share a byte: i4, u4, e2m1.
  *
- * Only the front end knows them.  A tensor of such a type becomes one of bytes, `u8[K, cdiv(N, 2)]` for `u4[K, N]`, whose
- * strides, alignment and array are those of the bytes; the element at an even place of a row is the lower half of its
- * byte.  What is loaded of it, or cast to it, is VALUE_PACKED: an i32 tile of codes, which can only be cast and stored.
+ * Only the front end knows them.  A tensor of such a type becomes one of bytes, `u8[K, cdiv(N, 2)]`
+ * for `u4[K, N]`, whose strides, alignment and array are those of the bytes; the element at an even
+ * place of a row is the lower half of its byte.  What is loaded of it, or cast to it, is
+ * VALUE_PACKED: an i32 tile of codes, which can only be cast and stored.
  *
- *     load W[k, n]                        bytes at the pairs of n (elements of a pack of bytes and halves), or, where n may
- *                                         begin at an odd place, at a list of places; shifted, cut, and cut off at N
+ *     load W[k, n]                        bytes at the pairs of n (elements of a pack of bytes and
+ *                                         halves), or, where n may begin at an odd place, at a list
+ *                                         of places; shifted, cut, and cut off at N
  *     store W[k, n] = codes               fold(codes << 0 and 4, 2), summed: a byte of each pair
  */
 #include "compiler/front/ast_to_tir_internal.h"
@@ -142,7 +144,8 @@ has_even_extent(Lower *low, const PackedTensor *packed)
     return is_even_host(low, host_of(low, &packed->extent));
 }
 
-/* Half of an index, rounded down; of an even one as a product of what it is one of, by the steps that found it even. */
+/* Half of an index, rounded down; of an even one as a product of what it is one of, by the steps
+ * that found it even. */
 static TirVal *
 half_of(Lower *low, TirVal *value)
 {
@@ -234,7 +237,8 @@ check_store(Lower *low, Span span, const Access *access, const Range *range)
     return false;
 }
 
-/* A part of a pack along a row: of a pack whose parts are pairs there, and which element of a pair varies `inner` times slower. */
+/* A part of a pack along a row: of a pack whose parts are pairs there, and which element of a pair
+ * varies `inner` times slower. */
 static bool
 add_packed_part(Lower *low, Span span, Access *access, uint32_t at, uint32_t *n, const Range *range,
                 TirVal *start)
@@ -719,7 +723,8 @@ rounded(Lower *low, TirVal *x, double factor, double more)
     return tir_binary(b, TIR_ADD, tir_unary(b, TIR_ROUND, scaled), splat(low, x, more));
 }
 
-/* The code of the e2m1 that is nearest to each f32: in each binade codes are the multiples of a step. */
+/* The code of the e2m1 that is nearest to each f32: in each binade codes are the multiples of a
+ * step. */
 static TirVal *
 encode_e2m1(Lower *low, TirVal *x)
 {

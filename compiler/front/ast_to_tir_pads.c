@@ -1,9 +1,10 @@
 /* ast_to_tir_pads.c - assignments inside a loop do not change elements that are padding there.
  *
- * A variable that is declared outside a loop has no padding from that loop's ranges: where a tile assigned to it is
- * such padding, the variable keeps its old elements.  An operation `keep` expresses this; it is made only where the
- * tile may have such padding.  This file tracks, axis by axis, from which loops padding may come;
- * passes/masks/imply_masks.c decides which elements are padding.
+ * A variable that is declared outside a loop has no padding from that loop's ranges: where a tile
+ * assigned to it is such padding, the variable keeps its old elements.  An operation `keep`
+ * expresses this; it is made only where the tile may have such padding.  This file tracks, axis by
+ * axis, from which loops padding may come; passes/masks/imply_masks.c decides which elements are
+ * padding.
  */
 #include <string.h>
 
@@ -104,7 +105,8 @@ note_result(Lower *low, const TirVal *value)
         note_pad(low, value, axis, value->def == NULL ? 0 : operand_loops(low, value, axis));
 }
 
-/* Operands first; a list of what waits for them, since expressions may be as deep as the program is long. */
+/* Operands first; a list of what waits for them, since expressions may be as deep as the program is
+ * long. */
 static void
 find_pads(Lower *low, const TirVal *value)
 {
@@ -227,8 +229,8 @@ learn_from(Lower *low, const TirVal *value, const TirVal *from)
     return memcmp(&before, pads_of(low, value), sizeof before) != 0;
 }
 
-/* Follows the padding through a block; whether an iteration of some loop leaves something that was not known when its body
- * was gone through.  All else stands behind what it is made of. */
+/* Follows the padding through a block; whether an iteration of some loop leaves something that was
+ * not known when its body was gone through.  All else stands behind what it is made of. */
 static bool
 learn_block(Lower *low, const TirBlock *block)
 {

@@ -1,12 +1,13 @@
-/* ast_to_tir_scales.c - operands of products that have a scale for each block of the inner dimension.
+/* ast_to_tir_scales.c - operands of products that have a scale for each block of the inner
+ * dimension.
  *
  *     mma(a, b, acc, scale_a = sa)    the product of a and sa, repeated along the inner dimension, in bf16:
  *
  *     unfold(fold(a as f32, 1, 32) * (sa as f32)[:, :, None], 1) as bf16
  *
- * In bf16 such a product is exact: an element has 4 digits at most, and its scale 1, or both together have 6; and so is an
- * operand without scales beside one that has them.  Behind it are the operands as they are, for targets with an instruction
- * that takes them (form_products.c).
+ * In bf16 such a product is exact: an element has 4 digits at most, and its scale 1, or both
+ * together have 6; and so is an operand without scales beside one that has them.  Behind it are the
+ * operands as they are, for targets with an instruction that takes them (form_products.c).
  */
 #include "compiler/front/ast_to_tir_internal.h"
 
@@ -16,7 +17,8 @@ is_scaled_type(DType dtype)
     return dtype_has(dtype, USE_SCALED);
 }
 
-/* Of how many elements a scale is, and whether a tile can be the scales of such elements; else an error. */
+/* Of how many elements a scale is, and whether a tile can be the scales of such elements; else an
+ * error. */
 static bool
 block_of(Lower *low, const ScaledOperand *operand, int32_t *block)
 {

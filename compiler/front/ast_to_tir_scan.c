@@ -1,7 +1,9 @@
-/* ast_to_tir_scan.c - scans and reductions by a function of the program: scan(f, (a, b), axis=n) and reduce.
+/* ast_to_tir_scan.c - scans and reductions by a function of the program: scan(f, (a, b), axis=n)
+ * and reduce.
  *
- * The function is expanded once, for the scalars of two tuples, into a body of its own (TirFn.combines); operations on
- * tiles name it.  What is there is an operand, too: it has the padding of all tiles of the tuple.
+ * The function is expanded once, for the scalars of two tuples, into a body of its own
+ * (TirFn.combines); operations on tiles name it.  What is there is an operand, too: it has the
+ * padding of all tiles of the tuple.
  */
 #include <string.h>
 
@@ -121,7 +123,8 @@ taken_text(Lower *low, const Tuples *tuples)
     return text.at;
 }
 
-/* Whether it returns as many parts as it takes, of their types and with their names; constants take the type. */
+/* Whether it returns as many parts as it takes, of their types and with their names; constants take
+ * the type. */
 static bool
 take_result(Lower *low, const Tuples *tuples, const Value *result, TirVal **parts)
 {

@@ -293,7 +293,7 @@ count_operations(const HostExpr *e, uint32_t *left)
     return count_operations(e->a, left) && count_operations(e->b, left);
 }
 
-/* Says so where the launcher would compute too much.  A value that is named once and used twice is computed twice. */
+/* Says so where the launcher would compute too much: what is used twice is computed twice. */
 static bool
 is_too_long(Lower *low, Span span, const HostExpr *host)
 {

@@ -267,7 +267,8 @@ indices_of(Lower *low, const Range *range)
     return value_tile(tile, NULL);
 }
 
-/* Of a range or of indices that lie apart, whose padding is that of the range that they are made from. */
+/* Of a range or of indices that lie apart, whose padding is that of the range that they are made
+ * from. */
 static Value
 all_indices(Lower *low, const Range *range)
 {
@@ -617,7 +618,8 @@ float_unary(Lower *low, TirOpcode op, TirVal *x)
     return tir_cast(&low->b, tir_unary(&low->b, op, tir_cast(&low->b, x, DT_F32)), dtype);
 }
 
-/* range + scalar, range - scalar: the same range elsewhere; range * int: its indices so far apart. */
+/* range + scalar, range - scalar: the same range elsewhere; range * int: its indices so far
+ * apart. */
 static Value
 move_range(Lower *low, Span span, Op op, const Value *range, const Value *by)
 {

@@ -1,5 +1,5 @@
-/* editor.h - facts about a program for an editor: messages, the meaning and declaration of each name, and values as far
- * as they are known.  Not part of the public API. */
+/* editor.h - facts about a program for an editor: messages, the meaning and declaration of each
+ * name, and values as far as they are known.  Not part of the public API. */
 #ifndef TILEC_FRONT_EDITOR_H
 #define TILEC_FRONT_EDITOR_H
 
@@ -37,7 +37,8 @@ const NameUse *editor_use(const Editor *editor, uint32_t offset);
 /* What is said about a use when it is pointed at; NULL: nothing is known. */
 const char *editor_about(Editor *editor, const NameUse *use);
 bool editor_is_builtin(const char *name);
-/* Everything with a name: what is declared before `offset`, functions, built-in functions, types, keywords. */
+/* Everything with a name: what is declared before `offset`, functions, built-in functions, types,
+ * keywords. */
 EditorNameList editor_names(Editor *editor, uint32_t offset);
 
 #endif

@@ -49,8 +49,8 @@ near_module(const char *name)
     return NULL;
 }
 
-/* A function that has the name of a built-in one takes its place: a built-in function that is new in the language changes
- * no program. */
+/* A function that has the name of a built-in one takes its place: a built-in function that is new
+ * in the language changes no program. */
 static void
 warn_of_names(Diag *diag, const Module *module)
 {
@@ -162,7 +162,8 @@ module_of(void *user, const char *function)
     return NULL;
 }
 
-/* Chooses `param` of `kernel`; `user` is an AutoTiles.  Asked in the order in which parameters are declared. */
+/* Chooses `param` of `kernel`; `user` is an AutoTiles.  Asked in the order in which parameters are
+ * declared. */
 static bool
 choose_open(void *user, const char *kernel, const char *param, int32_t *value)
 {
@@ -221,7 +222,8 @@ instantiate(const Front *front, const char *kernel, AutoTiles *tiles, LintList *
 
 const int32_t front_middling[FRONT_MIDDLING] = {64, 16, 1};
 
-/* What is `auto` and has no value is middling: smaller where tiles are too large else.  Messages are those of the first try. */
+/* What is `auto` and has no value is middling: smaller where tiles are too large else.  Messages
+ * are those of the first try. */
 static TirModule *
 instantiate_open(const Front *front, const char *kernel, AutoTiles *tiles, LintList *lints)
 {

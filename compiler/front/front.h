@@ -37,18 +37,21 @@ typedef struct Front {
     void *user;
 } Front;
 
-/* What a value that is open may be taken as for a sample of a kernel, in this order: the first with which it can be made. */
+/* What a value that is open may be taken as for a sample of a kernel, in this order: the first with
+ * which it can be made. */
 enum { FRONT_MIDDLING = 3 };
 extern const int32_t front_middling[FRONT_MIDDLING];
 
-/* Parses a file and the modules it uses; no modules where only a new layout is asked for.  False after errors. */
+/* Parses a file and the modules it uses; no modules where only a new layout is asked for.  False
+ * after errors. */
 bool front_parse(Front *front, const SourceFile *file);
 /* The program as the language itself: the tree printed, or the file laid out anew. */
 void front_print(const Front *front, const SourceFile *file, Buf *out, Buf *bugs);
 /* All kernels, or the one that the options name, with middling values for `auto`.  NULL after
  * errors. */
 TirModule *front_module(const Front *front);
-/* A kernel of `front->made` whose parameters that are `auto` have the first of the middling values, and which no pass has changed;
+/* A kernel of `front->made` whose parameters that are `auto` have the first of the middling values,
+ * and which no pass has changed;
  * NULL: there is none.  `asked` as below. */
 const TirFn *front_made(const Front *front, const char *name, AutoTiles *asked);
 /* One kernel once more, with the values of `open` (NULL: middling ones) for `auto`; `asked`, if

@@ -1,5 +1,5 @@
-/* isa.h - figures of the PTX ISA that hold wherever an instruction exists; what differs from chip to chip
- * is in compiler/target.h.  Each says where the ISA has it.
+/* isa.h - figures of the PTX ISA that hold wherever an instruction exists; what differs from chip
+ * to chip is in compiler/target.h.  Each says where the ISA has it.
  */
 #ifndef TILEC_IR_ISA_H
 #define TILEC_IR_ISA_H
@@ -18,17 +18,18 @@ enum {
     MMA_BYTES = 32, /* of k, whatever the type of the operands */
     /* "ldmatrix": a matrix has so many rows of 16 bytes */
     MATRIX_ROWS = 8,
-    /* "Shared Memory Matrix Layout", "Tensor Swizzling Modes": the widest swizzle permutes pieces of 16
-     * bytes in rows of 128, anew in each of 8 rows; its pattern begins at multiples of 1024.  The others have
-     * rows of 64 and of 32 bytes */
+    /* "Shared Memory Matrix Layout", "Tensor Swizzling Modes": the widest swizzle permutes pieces
+     * of 16 bytes in rows of 128, anew in each of 8 rows; its pattern begins at multiples of 1024.
+     * The others have rows of 64 and of 32 bytes */
     SWIZZLE_PIECE = 16,
     SWIZZLE_BYTES = 128,
     SWIZZLE_LEAST = 32,
     SWIZZLE_ROWS = 8,
     SWIZZLE_BITS = 3, /* of a piece's number in its row */
     SWIZZLE_SPAN = SWIZZLE_BYTES * SWIZZLE_ROWS,
-    /* "Tensor Memory": rows, which the instructions call lanes; of these a warp reaches those of its number in its warp
-     * group; columns, of 32 bits, are allocated by powers of two from 32 on */
+    /* "Tensor Memory": rows, which the instructions call lanes; of these a warp reaches those of
+     * its number in its warp group; columns, of 32 bits, are allocated by powers of two from 32
+     * on */
     MATRIX_COLUMNS = 8,
     TMEM_LANES = 128,
     TMEM_LEAST = 32,
@@ -43,8 +44,8 @@ enum {
     REGISTER_STEP = 8,
     REGISTERS_LEAST = 24,
     SM_REGISTERS = 65536, /* CUDA C++ Programming Guide, "Compute Capabilities": of an SM */
-    /* CUDA Driver API, cuTensorMapEncodeTiled: indices of a box along a dimension, dimensions, and what
-     * addresses, strides and rows of a box are multiples of */
+    /* CUDA Driver API, cuTensorMapEncodeTiled: indices of a box along a dimension, dimensions, and
+     * what addresses, strides and rows of a box are multiples of */
     BOX_MOST = 256,
     BOX_RANK = 5,
     BOX_UNIT = 16,
@@ -52,8 +53,8 @@ enum {
 };
 /* clang-format on */
 
-/* Warp groups of a block that compute, at most: beside the one that copies they have 112 registers a
- * thread, of the 64 K of an SM; with more, too few for sums of 64 rows. */
+/* Warp groups of a block that compute, at most: beside the one that copies they have 112 registers
+ * a thread, of the 64 K of an SM; with more, too few for sums of 64 rows. */
 enum { MOST_CONSUMERS = 4 };
 
 #endif

@@ -102,7 +102,8 @@ typedef struct MovingDigits {
     LayoutDigit at[3 * LAYOUT_DIGITS];
 } MovingDigits;
 
-/* Marks what is held at `place`, and digit by digit behind it; false where that is outside of the shape. */
+/* Marks what is held at `place`, and digit by digit behind it; false where that is outside of the
+ * shape. */
 static bool
 mark_held(const Layout *layout, const MovingDigits *digits, uint32_t digit,
           const int64_t place[LAYOUT_RANK], uint8_t *held)
@@ -287,7 +288,8 @@ layout_mma_a(Arena *arena, int32_t rows, int32_t k, int32_t word, uint32_t warps
     return layout;
 }
 
-/* Result and left operand of wgmma hold their 64 rows alike; `word`: neighbours in a row that a lane has. */
+/* Result and left operand of wgmma hold their 64 rows alike; `word`: neighbours in a row that a
+ * lane has. */
 static const Layout *
 group_rows(Arena *arena, int32_t rows, int32_t all_cols, int32_t word)
 {
@@ -340,7 +342,8 @@ layout_mma_b(Arena *arena, int32_t k, int32_t cols, int32_t word, uint32_t warps
     return layout;
 }
 
-/* Of A, the first two of four lanes have the scales of rows 8 apart; of B, all four have those of a column. */
+/* Of A, the first two of four lanes have the scales of rows 8 apart; of B, all four have those of a
+ * column. */
 const Layout *
 layout_mma_scales(Arena *arena, int32_t lines, int32_t scales, bool left, uint32_t warps_m,
                   uint32_t warps_n, uint32_t warps)
@@ -410,7 +413,8 @@ layout_sorted(Arena *arena, TirType type, uint32_t axis, uint32_t warps)
     return layout;
 }
 
-/* How the rows of a tile, of so many chunks each, go to lanes and warps, and what a thread has of them. */
+/* How the rows of a tile, of so many chunks each, go to lanes and warps, and what a thread has of
+ * them. */
 typedef struct Spread {
     int32_t lanes_c, lanes_r, warps_c, warps_r, col_regs, row_regs;
 } Spread;
@@ -431,8 +435,8 @@ spread_by(int32_t rows, int32_t chunks, int32_t lanes, int32_t warps)
     return to;
 }
 
-/* As many lanes along a row as it has chunks, if they divide it; else as many as leave a thread the fewest of them: a row
- * is rounded up then. */
+/* As many lanes along a row as it has chunks, if they divide it; else as many as leave a thread the
+ * fewest of them: a row is rounded up then. */
 static Spread
 spread_chunks(int32_t rows, int32_t chunks, int32_t warps)
 {
@@ -666,7 +670,8 @@ layout_register_map(Arena *arena, const Layout *from, const Layout *to)
     return k < m || n == 0 ? map : NULL;
 }
 
-/* The least and the largest coordinate of a thread's registers along an axis, when its first one is at 0. */
+/* The least and the largest coordinate of a thread's registers along an axis, when its first one is
+ * at 0. */
 static void
 register_span(const Layout *layout, uint32_t axis, int32_t *lo, int32_t *hi)
 {

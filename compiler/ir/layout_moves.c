@@ -1,4 +1,5 @@
-/* layout_moves.c - layouts whose elements lanes of a warp have exchanged, and how one leads to another. */
+/* layout_moves.c - layouts whose elements lanes of a warp have exchanged, and how one leads to
+ * another. */
 #include "compiler/ir/layout.h"
 
 /* The lane digits one bit each, so that one of them can be replaced. */
@@ -118,7 +119,8 @@ layout_lengthen(Arena *arena, const Layout *layout, uint32_t axis, int32_t most)
     return NULL;
 }
 
-/* Whether each `word` registers come from two words that `below` registers lie between, as `map` has them. */
+/* Whether each `word` registers come from two words that `below` registers lie between, as `map`
+ * has them. */
 static bool
 from_one_pair(const int32_t *map, int32_t n, int32_t word, int32_t below)
 {
@@ -157,8 +159,8 @@ layout_find_moves(Arena *arena, const Layout *from, const Layout *to, int32_t wo
 {
     if (!layout_warps_agree(from, to)) /* lanes exchange within a warp */
         return false;
-    /* at first without other numbers, which take two shuffles: as much as shared memory does, but for bytes, which go there
-     * one by one */
+    /* at first without other numbers, which take two shuffles: as much as shared memory does, but
+     * for bytes, which go there one by one */
     for (uint32_t k = 0; k < (word > 2 ? 10 : 5); k++) {
         int32_t below = 1;
         *out = (LaneMoves){.lane_bit = k % 5, .lanes = {0, 1, 2, 3, 4}, .renumbered = k >= 5};

@@ -1,4 +1,5 @@
-/* layout_parts.c - register layouts of tiles with a pack along an axis, of which parts come and go. */
+/* layout_parts.c - register layouts of tiles with a pack along an axis, of which parts come and
+ * go. */
 #include "compiler/ir/layout.h"
 
 bool
@@ -9,7 +10,8 @@ layout_is_along(const LayoutDigit *digit, LayoutPart part)
     return step > 0 && step * digit->extent > part.inner && step / part.inner < part.length;
 }
 
-/* Adds what a digit has below `bound` along the axis, and what it has from there on, as two digits. */
+/* Adds what a digit has below `bound` along the axis, and what it has from there on, as two
+ * digits. */
 static bool
 cut_digit(DigitList *out, const LayoutDigit *digit, uint32_t axis, int64_t bound)
 {

@@ -237,7 +237,8 @@ hash_insn(LirOpcode op, uint32_t n, const LirOperand *sources)
     return h ^ h >> 15;
 }
 
-/* An instruction of the open regions that computes the same under the same guard; NULL when there is none. */
+/* An instruction of the open regions that computes the same under the same guard; NULL when there
+ * is none. */
 static LirInsn *
 find_made(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sources, LirReg guard,
           uint32_t hash)
@@ -477,8 +478,9 @@ is_wanted(const LirInsn *insn, const uint32_t *reads)
     return wanted != 0;
 }
 
-/* Of instructions that nothing wanted reads behind them, in `at` from the last one on: takes those out that are read by others of
- * them, or by something before them, in a loop.  A mutable register's moves keep each other alive, and those few are harmless. */
+/* Of instructions that nothing wanted reads behind them, in `at` from the last one on: takes those
+ * out that are read by others of them, or by something before them, in a loop.  A mutable
+ * register's moves keep each other alive, and those few are harmless. */
 static uint32_t
 leave_unread(const LirFn *fn, uint32_t *at, uint32_t n, uint32_t *reads)
 {

@@ -143,7 +143,8 @@ typedef struct LirNeed {
 
 typedef struct LirFn {
     Arena *arena;
-    Arena *scratch; /* for what a pass over it forgets when it ends; there may be none but `arena` */
+    /* for what a pass over it forgets when it ends; there may be none but `arena` */
+    Arena *scratch;
     const char *name;
     VEC(LirRegInfo) regs;
     VEC(LirInsn *) insns;
@@ -272,12 +273,12 @@ LirReg lir_made1(const LirBuilder *b, LirOpcode op, LirOperand x);
 LirReg lir_op2(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y);
 LirReg lir_op3(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y,
                LirOperand z);
-/* A 32-bit load where `guard` holds (0: everywhere) and zero elsewhere; as with pure instructions, one load serves all
- * that ask for the same. */
+/* A 32-bit load where `guard` holds (0: everywhere) and zero elsewhere; as with pure instructions,
+ * one load serves all that ask for the same. */
 LirReg lir_load_or_zero(LirBuilder *b, LirOpcode op, LirClass class, LirOperand address,
                         LirReg guard);
-/* Instructions made from here on do not reuse results of earlier ones, so that no register stays alive for
- * them over what stands in between. */
+/* Instructions made from here on do not reuse results of earlier ones, so that no register stays
+ * alive for them over what stands in between. */
 void lir_forget(LirBuilder *b);
 void lir_label(LirBuilder *b, uint32_t label);
 void lir_branch(LirBuilder *b, uint32_t label, LirReg guard, bool guard_not);
@@ -291,7 +292,8 @@ typedef struct LirRegName {
     char text[13]; /* %r4294967295 */
     uint8_t n, class;
 } LirRegName;
-/* Printing instructions of one function: how registers are called, and of which classes those were that were printed. */
+/* Printing instructions of one function: how registers are called, and of which classes those were
+ * that were printed. */
 typedef struct LirText {
     Buf *out;
     size_t room; /* that an instruction takes at most, without its symbols */
@@ -325,19 +327,23 @@ typedef struct LirLoops {
     uint32_t n, cap;
 } LirLoops;
 LirLoops lir_loops(const LirFn *fn);
-/* Repeats pure instructions behind loops that do not use them, so that the loops keep fewer registers
- * (lir_remake.c). */
+/* Repeats pure instructions behind loops that do not use them, so that the loops keep fewer
+ * registers (lir_remake.c). */
 void lir_remake(LirFn *fn);
-/* Registers that always hold the same value become one (lir_merge.c); with `opposites`, of those that hold opposite ones, too; with
- * `cursors`, numbers of stages that go around with their phases. */
+/* Registers that always hold the same value become one (lir_merge.c); with `opposites`, of those
+ * that hold opposite ones, too; with `cursors`, numbers of stages that go around with their
+ * phases. */
 void lir_merge(LirFn *fn, bool opposites, bool cursors);
-/* A loop that leaves out part of its body only at its end becomes two (lir_split.c); false: none. */
+/* A loop that leaves out part of its body only at its end becomes two (lir_split.c); false:
+ * none. */
 bool lir_split(LirFn *fn);
 /* Carries what is affine in a loop's counter through the loop (lir_carry.c); false: nothing. */
 bool lir_carry(LirFn *fn);
-/* Values that multiply-adds read in turns lie in the halves of registers of 64 bits (lir_pair.c). */
+/* Values that multiply-adds read in turns lie in the halves of registers of 64 bits
+ * (lir_pair.c). */
 void lir_pair(LirFn *fn);
-/* Operands in registers that are accessed while their product is in flight are copied before it (lir_fragments.c). */
+/* Operands in registers that are accessed while their product is in flight are copied before it
+ * (lir_fragments.c). */
 void lir_copy_fragments(LirFn *fn);
 
 LirNeed lir_need(const LirFn *fn);

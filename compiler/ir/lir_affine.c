@@ -130,7 +130,8 @@ multiplier(const LirInsn *insn, uint32_t which, int64_t *by)
     }
 }
 
-/* The operand of `insn` that makes its result affine: the one that grows, where all others are invariant; 0: it is not. */
+/* The operand of `insn` that makes its result affine: the one that grows, where all others are
+ * invariant; 0: it is not. */
 static uint32_t
 growing_operand(const AffineLoop *c, const LirInsn *insn)
 {

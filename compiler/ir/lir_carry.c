@@ -1,11 +1,13 @@
-/* lir_carry.c - values that grow by the same amount in each iteration are carried through a loop, not computed anew.
+/* lir_carry.c - values that grow by the same amount in each iteration are carried through a loop,
+ * not computed anew.
  *
- * Needs loops as the lowering makes them (lir_affine.h).  A value that is affine in the counter (an address of a row, how many
- * rows are left) becomes a register that is set in front of the loop and raised at the head of each iteration, where that takes
- * fewer machine instructions.  At its end, beside the counter, ptxas would move the address up among the instructions that use it,
- * and copy it.  What the amount is follows from the value itself, computed in front of the loop for two counts;
- * one that is made of parameters, ptxas would make again in each iteration.  What computed the value is left to
- * lir_remove_dead.
+ * Needs loops as the lowering makes them (lir_affine.h).  A value that is affine in the counter (an
+ * address of a row, how many rows are left) becomes a register that is set in front of the loop and
+ * raised at the head of each iteration, where that takes fewer machine instructions.  At its end,
+ * beside the counter, ptxas would move the address up among the instructions that use it, and copy
+ * it.  What the amount is follows from the value itself, computed in front of the loop for two
+ * counts; one that is made of parameters, ptxas would make again in each iteration.  What computed
+ * the value is left to lir_remove_dead.
  */
 #include "compiler/ir/lir_affine.h"
 
@@ -68,7 +70,8 @@ cost_of_loop(AffineLoop *c)
     return cost;
 }
 
-/* Carries what others read, but for values that are cheaper to compute from what is computed anyway.  False: nothing. */
+/* Carries what others read, but for values that are cheaper to compute from what is computed
+ * anyway.  False: nothing. */
 static bool
 choose(AffineLoop *c)
 {
@@ -178,7 +181,8 @@ insert_all(AffineLoop *c, const Insns *raises, const LirReg *carried, uint32_t n
     }
 }
 
-/* The first counter of the loop, from position `from` on, that something is carried for; nowhere: there is none. */
+/* The first counter of the loop, from position `from` on, that something is carried for; nowhere:
+ * there is none. */
 static uint32_t
 carry_one(AffineLoop *c, uint32_t from)
 {

@@ -1,8 +1,8 @@
 /* lir_fold.c - integer arithmetic on constants, done while lane IR is built.
  *
- * Operations on constants are computed; operations with one constant operand are simplified.  A division
- * by a constant becomes shifts and a multiplication: ptxas makes some 20 instructions of a division, one of
- * them on the special function unit.
+ * Operations on constants are computed; operations with one constant operand are simplified.  A
+ * division by a constant becomes shifts and a multiplication: ptxas makes some 20 instructions of a
+ * division, one of them on the special function unit.
  *
  * The quotient of 0 <= x <= 2^31 by d, 2^(s - 1) < d <= 2^s, is x * m >> (31 + s) with
  * m = 2^(31 + s) / d, rounded up: m d exceeds 2^(31 + s) by less than d, so that x times the excess
@@ -16,7 +16,8 @@
 #include <string.h>
 
 enum {
-    DEEPEST = 8, /* how far definitions are followed: a bound on work, deeper chains stay as they are */
+    /* how far definitions are followed: a bound on work, deeper chains stay as they are */
+    DEEPEST = 8,
     INT_BITS = 32
 };
 
@@ -65,7 +66,8 @@ makes_up_for(const LirBuilder *b, const LirOperand *sum)
     return false;
 }
 
-/* Whether an integer is known to be at least 0; what computes sizes and indices does not overflow. */
+/* Whether an integer is known to be at least 0; what computes sizes and indices does not
+ * overflow. */
 static bool
 is_positive(const LirBuilder *b, const LirOperand *operand, uint32_t depth)
 {

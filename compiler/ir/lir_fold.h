@@ -4,8 +4,8 @@
 
 #include "compiler/ir/lir.h"
 
-/* Whether a pure instruction (LF_FOLDS) need not be made: `result` is then a register with its value.  If it
- * must, `sources` may have been replaced by constants, or changed places. */
+/* Whether a pure instruction (LF_FOLDS) need not be made: `result` is then a register with its
+ * value.  If it must, `sources` may have been replaced by constants, or changed places. */
 bool lir_fold(LirBuilder *b, LirOpcode op, uint32_t n, LirOperand *sources, LirReg *result);
 
 #endif

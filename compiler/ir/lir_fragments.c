@@ -1,9 +1,10 @@
 /* lir_fragments.c - operands in registers of products in flight are left alone.
  *
- * From a wgmma on to the wgmma.wait_group that covers it, no other instruction may access the registers of its operand
- * A (PTX ISA, "Asynchronous wgmma operations"); other products may read them.  The builder makes a pure
- * instruction once, so that a word of an operand may be what arithmetic behind the product reads.  Of such a word the
- * product gets a copy, made before its fence.
+ * From a wgmma on to the wgmma.wait_group that covers it, no other instruction may access the
+ * registers of its operand A (PTX ISA, "Asynchronous wgmma operations"); other products may read
+ * them.  The builder makes a pure instruction once, so that a word of an operand may be what
+ * arithmetic behind the product reads.  Of such a word the product gets a copy, made before its
+ * fence.
  */
 #include <string.h>
 
@@ -18,7 +19,8 @@ typedef struct Product {
     LirInsn *insn;
     uint32_t fence; /* where the fence before it stands */
     uint32_t
-        next[WORDS]; /* 1 + WORDS * product + word of another operand in the same register; 0: none */
+        /* 1 + WORDS * product + word of another operand in the same register; 0: none */
+        next[WORDS];
     bool copied[WORDS];
 } Product;
 
@@ -31,8 +33,8 @@ typedef struct Fragments {
     LirFn *fn;
     VEC(Product) products;
     uint32_t *operand; /* by register: as Product.next */
-    /* by product: groups committed since its issue, its own among them, on the way that has the fewest; LANDED: a
-     * wait has covered it on every way */
+    /* by product: groups committed since its issue, its own among them, on the way that has the
+     * fewest; LANDED: a wait has covered it on every way */
     uint8_t *now;
     uint8_t **labels;     /* by label, the same */
     bool changed;         /* at some label */

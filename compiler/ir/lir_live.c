@@ -98,7 +98,8 @@ step_over(Walk *w, const LirInsn *insn)
         add(w, insn->operands[k].reg);
 }
 
-/* Finds the labels that branches behind them go to, and what lies between: the outermost loops, in order. */
+/* Finds the labels that branches behind them go to, and what lies between: the outermost loops, in
+ * order. */
 static LirLoops
 find_repeats(Walk *w, const LirFn *fn)
 {
@@ -153,7 +154,8 @@ walk_loop(Walk *w, LirExtent loop, uint32_t *counts)
     } while (w->changed);
 }
 
-/* The registers alive behind each instruction of a loop and behind the last one, its results counted. */
+/* The registers alive behind each instruction of a loop and behind the last one, its results
+ * counted. */
 static uint32_t *
 count_alive(Walk *w, const LirFn *fn)
 {
@@ -185,7 +187,8 @@ is_innermost(const LirLoops *loops, uint32_t which)
 }
 
 /* Elements of the loop that are chosen by a mask: ptxas makes many of their predicates ahead
- * and keeps them packed.  Not those of an exchange between lanes: one predicate chooses them all. */
+ * and keeps them packed.  Not those of an exchange between lanes: one predicate chooses them
+ * all. */
 static uint32_t
 count_masked(const LirFn *fn, LirExtent loop)
 {

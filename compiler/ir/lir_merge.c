@@ -1,18 +1,21 @@
 /* lir_merge.c - registers that always hold the same value become one.
  *
- * Phases of barriers and numbers of stages are registers that several places set to a constant or change by one; where
- * two begin alike and change in the same iterations they differ only between the change of one and that of the other.
- * If nobody reads there the one that changes first, the later change serves both.  ptxas does not see that.  And where two begin
- * as opposites, as the phases of "there is something" and "there is room" do, and the second one is read only between the
- * change of the first and its own, it holds there what the first one holds.  A stage's number that goes around and the phase that
- * turns with it change together, and become others together.  Nothing is
- * needed of the program but that its registers are those of the lowering; the first of the changes are removed.
+ * Phases of barriers and numbers of stages are registers that several places set to a constant or
+ * change by one; where two begin alike and change in the same iterations they differ only between
+ * the change of one and that of the other. If nobody reads there the one that changes first, the
+ * later change serves both.  ptxas does not see that.  And where two begin as opposites, as the
+ * phases of "there is something" and "there is room" do, and the second one is read only between
+ * the change of the first and its own, it holds there what the first one holds.  A stage's number
+ * that goes around and the phase that turns with it change together, and become others together.
+ * Nothing is needed of the program but that its registers are those of the lowering; the first of
+ * the changes are removed.
  */
 #include <string.h>
 
 #include "compiler/ir/lir.h"
 
-/* Positions that are not executed as often as those around them: what a branch jumps over, or a loop. */
+/* Positions that are not executed as often as those around them: what a branch jumps over, or a
+ * loop. */
 typedef struct Stretch {
     uint32_t first, last;
 } Stretch;
@@ -22,7 +25,8 @@ typedef struct Places {
     uint32_t n, cap;
 } Places;
 
-/* Instructions that move a stage's number on, by 1 around, and turn its phase where it comes to one of them. */
+/* Instructions that move a stage's number on, by 1 around, and turn its phase where it comes to one
+ * of them. */
 typedef struct Step {
     uint32_t first, last;
     LirReg stage, phase;
@@ -83,7 +87,8 @@ find_stretches(Merge *m)
     }
 }
 
-/* Whether each time that one of two positions is executed the other one is, too, in the order of the text. */
+/* Whether each time that one of two positions is executed the other one is, too, in the order of
+ * the text. */
 static bool
 go_together(const Merge *m, uint32_t p, uint32_t q)
 {
@@ -109,7 +114,8 @@ sets_itself(const LirInsn *insn)
     return pure && insn->guard == 0;
 }
 
-/* Whether a step begins at `i`: nothing but constants, the two registers, and what itself computes for itself. */
+/* Whether a step begins at `i`: nothing but constants, the two registers, and what itself computes
+ * for itself. */
 static bool
 match_step(const LirFn *fn, uint32_t i, Step *step)
 {
@@ -363,8 +369,9 @@ is_turn(const LirInsn *insn)
            insn->operands[2].integer == 1;
 }
 
-/* Whether products are issued there: of an mma role's phases, which lie in uniform registers, ptxas makes more instructions where
- * two are one (attention backward, head dimension 128: 286 an iteration in place of 282). */
+/* Whether products are issued there: of an mma role's phases, which lie in uniform registers, ptxas
+ * makes more instructions where two are one (attention backward, head dimension 128: 286 an
+ * iteration in place of 282). */
 static bool
 issues_between(const LirFn *fn, uint32_t first, uint32_t last)
 {
@@ -376,7 +383,8 @@ issues_between(const LirFn *fn, uint32_t first, uint32_t last)
     return false;
 }
 
-/* Whether each reading of `value` lies between one of the changes of `x` and its own that follows. */
+/* Whether each reading of `value` lies between one of the changes of `x` and its own that
+ * follows. */
 static bool
 is_read_behind(const Value *value, const Value *x)
 {
@@ -402,8 +410,8 @@ begin_opposite(const LirFn *fn, const Value *x, const Value *y)
            is_constant(fn->insns.at[y->defs.at[0]], &b) && (a ^ b) == 1;
 }
 
-/* Whether `y`, which begins as the opposite of `x`, turns in the same iterations, and is read only where x has turned already and y not
- * yet: there they hold the same. */
+/* Whether `y`, which begins as the opposite of `x`, turns in the same iterations, and is read only
+ * where x has turned already and y not yet: there they hold the same. */
 static bool
 are_opposite(const Merge *m, const Value *x, const Value *y)
 {

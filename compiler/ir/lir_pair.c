@@ -1,10 +1,11 @@
 /* lir_pair.c - what is read in turns lies side by side.
  *
- * A thread's elements of a tile of sums lie in two rows, and multiply-adds of one row and the other take turns.  An operand that
- * differs by row, as the factor and the offset of a softmax do, can stay in the cache of that operand's place, which has an entry
- * for even registers and one for odd ones, if one row's register is even and the other's odd: ptxas says so with .reuse.  It
- * gives both an even one as easily, and reads them again for each second instruction.  What is a register of 64 bits has an even
- * one and the odd one behind it:
+ * A thread's elements of a tile of sums lie in two rows, and multiply-adds of one row and the other
+ * take turns.  An operand that differs by row, as the factor and the offset of a softmax do, can
+ * stay in the cache of that operand's place, which has an entry for even registers and one for odd
+ * ones, if one row's register is even and the other's odd: ptxas says so with .reuse.  It gives
+ * both an even one as easily, and reads them again for each second instruction.  What is a register
+ * of 64 bits has an even one and the odd one behind it:
  *
  *     mov.f32 a, ..                    mov.f32 a, ..
  *     mov.f32 b, ..                    mov.f32 b, ..          mov.b64 d, {a, b}
@@ -13,8 +14,8 @@
  *       fma x, s, a, ..                  fma x, s, a, ..
  *       fma y, t, b, ..                  fma y, t, b, ..
  *
- * So `d` alone is alive from block to block; ptxas makes no instruction of it.  Only values that a loop or a branch sets are
- * such: others ptxas makes where it likes.
+ * So `d` alone is alive from block to block; ptxas makes no instruction of it.  Only values that a
+ * loop or a branch sets are such: others ptxas makes where it likes.
  */
 #include "compiler/ir/lir.h"
 
@@ -142,8 +143,8 @@ note(Pairing *p, uint32_t at, LirReg reg, bool sets)
         uses->last_set = at + 1;
 }
 
-/* Has `both` taken apart before a block's first use, unless it sets each before it reads it, and put together behind
- * the last that sets one. */
+/* Has `both` taken apart before a block's first use, unless it sets each before it reads it, and
+ * put together behind the last that sets one. */
 static void
 end_block(Pairing *p)
 {

@@ -1,9 +1,10 @@
-/* lir_remake.c - values used only before and after a loop are recomputed after it, not kept in registers.
+/* lir_remake.c - values used only before and after a loop are recomputed after it, not kept in
+ * registers.
  *
  * The builder makes a pure instruction once and hoists it as far as possible.  An address that is
  * used before a loop and after it, or in an outer loop but not in the inner one, then occupies a
- * register during the inner loop.  Such an instruction is repeated where it is read if its operands are
- * constants, parameters and registers that the loop reads anyway.
+ * register during the inner loop.  Such an instruction is repeated where it is read if its operands
+ * are constants, parameters and registers that the loop reads anyway.
  */
 #include <string.h>
 

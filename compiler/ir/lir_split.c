@@ -1,10 +1,11 @@
 /* lir_split.c - a loop that leaves out part of its body only at its end becomes two.
  *
- * Rows behind a tensor's end are left out by a branch over what is done with them, which a thread takes once fewer rows are left
- * than it wants: a value that falls by the same amount in each iteration.  ptxas makes four instructions of that
- * in each (the test, the branch, and two with which a warp comes together again), and one for the value.  The iterations in
- * front of the first one where some lane of the warp branches run in a copy of the loop without the branch; how many these are is found out in
- * front of it, by a minimum over the warp:
+ * Rows behind a tensor's end are left out by a branch over what is done with them, which a thread
+ * takes once fewer rows are left than it wants: a value that falls by the same amount in each
+ * iteration.  ptxas makes four instructions of that in each (the test, the branch, and two with
+ * which a warp comes together again), and one for the value.  The iterations in front of the first
+ * one where some lane of the warp branches run in a copy of the loop without the branch; how many
+ * these are is found out in front of it, by a minimum over the warp:
  *
  *     for (; i < n; i++) { a; if (rest(i) >= c) b; }
  *
@@ -12,15 +13,16 @@
  *     for (; i < m; i++) { a; b; }
  *     for (; i < n; i++) { a; if (rest(i) >= c) b; }
  *
- * Needs loops as the lowering makes them (lir_affine.h) that a whole warp runs in step: they end with a uniform branch, and
- * a barrier of all lanes stands in them.
+ * Needs loops as the lowering makes them (lir_affine.h) that a whole warp runs in step: they end
+ * with a uniform branch, and a barrier of all lanes stands in them.
  */
 #include "compiler/ir/lir_affine.h"
 
 enum {
     MOST_INSNS = 256, /* of a loop that is copied: in a longer one the branch is next to nothing */
-    /* that branches go over.  Observed: with a copy of 16 additions beside them (attention backward, head dimension 64)
-     * ptxas 13.0 moved the phases of other roles to uniform registers, 11 instructions more of an mma role's iteration */
+    /* that branches go over.  Observed: with a copy of 16 additions beside them (attention
+     * backward, head dimension 64) ptxas 13.0 moved the phases of other roles to uniform registers,
+     * 11 instructions more of an mma role's iteration */
     LEAST_INSNS = 24,
     ALL_LANES = -1
 };
@@ -32,8 +34,8 @@ typedef struct Split {
     LirReg iterations;      /* in front of the loop: those in which no lane branches */
 } Split;
 
-/* The instruction that defines `reg`, which is set once, in the loop, in each iteration, in front of `before`; NULL: there is
- * none. */
+/* The instruction that defines `reg`, which is set once, in the loop, in each iteration, in front
+ * of `before`; NULL: there is none. */
 static const LirInsn *
 definition(const Split *s, LirReg reg, uint32_t before)
 {
@@ -61,7 +63,8 @@ count_readers(const LirFn *fn, LirReg reg)
     return n;
 }
 
-/* Whether the whole warp runs the loop in step, as long as its counter is below what does not change. */
+/* Whether the whole warp runs the loop in step, as long as its counter is below what does not
+ * change. */
 static bool
 takes_test(Split *s)
 {
@@ -95,7 +98,8 @@ tests_counter(const Split *s)
            affine_is_invariant(&s->loop, &s->test->operands[2]);
 }
 
-/* log2 of by how much the value falls that branch `at` asks to be at least so much; -1: it asks for something else. */
+/* log2 of by how much the value falls that branch `at` asks to be at least so much; -1: it asks for
+ * something else. */
 static int32_t
 fall_of(const Split *s, uint32_t at, const LirInsn **test)
 {
@@ -115,7 +119,8 @@ fall_of(const Split *s, uint32_t at, const LirInsn **test)
     return fall > 0 && (int64_t)1 << shift == fall ? shift : -1;
 }
 
-/* How many instructions the branch goes over, to a place further down in the loop; 0: it goes elsewhere. */
+/* How many instructions the branch goes over, to a place further down in the loop; 0: it goes
+ * elsewhere. */
 static uint32_t
 goes_over(const Split *s, uint32_t at)
 {
@@ -138,7 +143,8 @@ put(Split *s, LirOpcode op, LirReg x, LirOperand y)
     return to;
 }
 
-/* Finds the branches, and in how many iterations from the first one on a thread takes none of them. */
+/* Finds the branches, and in how many iterations from the first one on a thread takes none of
+ * them. */
 static bool
 find_branches(Split *s)
 {
@@ -161,7 +167,8 @@ find_branches(Split *s)
     return over >= LEAST_INSNS;
 }
 
-/* Whether what the loop defines, but for registers that are set elsewhere, too, is read in it alone. */
+/* Whether what the loop defines, but for registers that are set elsewhere, too, is read in it
+ * alone. */
 static bool
 is_closed(const Split *s)
 {

@@ -16,7 +16,8 @@ put(char *at, const char *text, size_t n)
     return at + n;
 }
 
-/* A symbol is as long as the program has it: room is taken for it, and for the rest of the instruction. */
+/* A symbol is as long as the program has it: room is taken for it, and for the rest of the
+ * instruction. */
 static char *
 put_symbol(LirText *text, const char *symbol, char *at)
 {

@@ -1,7 +1,7 @@
 /* op_units.c - the units that operations use, by the columns of tir.def.
  *
- * The counts follow the lowering (lower/lower_value.c): exp is a multiplication and ex2, log is lg2 and a
- * multiplication; one instruction rounds two neighbouring floats to 16 bits.
+ * The counts follow the lowering (lower/lower_value.c): exp is a multiplication and ex2, log is lg2
+ * and a multiplication; one instruction rounds two neighbouring floats to 16 bits.
  */
 #include "compiler/ir/op_units.h"
 

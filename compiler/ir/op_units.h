@@ -1,8 +1,9 @@
-/* op_units.h - which unit of an SM an operation uses, and how many of its instructions an element takes.
+/* op_units.h - which unit of an SM an operation uses, and how many of its instructions an element
+ * takes.
  *
- * The one table that every model of time reads: the estimate for loops without roles (cost/cost.c), the time
- * of planned kernels (cost/consumer_work.c), and the picture of
- * a schedule (timeline/).  The rates of the units are in the target's record.
+ * The one table that every model of time reads: the estimate for loops without roles (cost/cost.c),
+ * the time of planned kernels (cost/consumer_work.c), and the picture of a schedule (timeline/).
+ * The rates of the units are in the target's record.
  */
 #ifndef TILEC_IR_OP_UNITS_H
 #define TILEC_IR_OP_UNITS_H
@@ -26,8 +27,8 @@ typedef struct OpUse {
     bool at_edges;    /* a mask: only the few iterations at the edges keep it */
 } OpUse;
 
-/* An exponential of which `polynomial` of so many elements are computed by f32 operations, so many each, in place of a special
- * function (passes/schedule/split_exp2.c). */
+/* An exponential of which `polynomial` of so many elements are computed by f32 operations, so many
+ * each, in place of a special function (passes/schedule/split_exp2.c). */
 enum { POLYNOMIAL_OF = 16, PER_POLYNOMIAL = 12 };
 
 OpUse op_use(const TirOp *op);

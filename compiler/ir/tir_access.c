@@ -199,7 +199,8 @@ tir_set_range(TirFn *fn, TirOp *op, uint32_t dim, TirVal *start, int32_t length)
     op->index[dim].step = 0;
 }
 
-/* The part that a pack of `rows` elements has of one in it, or of a range (`all` elements), `behind` elements apart. */
+/* The part that a pack of `rows` elements has of one in it, or of a range (`all` elements),
+ * `behind` elements apart. */
 static TirIndex
 part_of_pack(TirIndex index, int32_t behind, int32_t rows, int32_t all)
 {

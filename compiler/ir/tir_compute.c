@@ -1,4 +1,5 @@
-/* tir_compute.c - what operations on two integers give: of tile IR, and of a launcher's expressions. */
+/* tir_compute.c - what operations on two integers give: of tile IR, and of a launcher's
+ * expressions. */
 #include "compiler/ir/tir_compute.h"
 
 bool

@@ -1,4 +1,5 @@
-/* tir_plan.c - what a plan says: its roles, and what can be read off the operations that they run. */
+/* tir_plan.c - what a plan says: its roles, and what can be read off the operations that they
+ * run. */
 #include "compiler/ir/tir.h"
 #include "compiler/ir/tir_scales.h"
 #include "compiler/ir/tir_walk.h"
@@ -137,7 +138,8 @@ is_given_back(const TirFn *fn, const TirShared *pipeline)
     return given;
 }
 
-/* How often a role arrives: a lane of each warp does, once for its part; those of both blocks, if one waits for both. */
+/* How often a role arrives: a lane of each warp does, once for its part; those of both blocks, if
+ * one waits for both. */
 static uint32_t
 arrivals(const TirPlan *plan, const TirShared *pipeline, RoleKind kind)
 {
@@ -167,7 +169,8 @@ tir_is_one_place(const TirShared *shared)
     return shared->stages == 1 && shared->from != ROLE_PRODUCER;
 }
 
-/* Warps of a role that has warp groups of its own, one behind the other; 0: it is in the producer's. */
+/* Warps of a role that has warp groups of its own, one behind the other; 0: it is in the
+ * producer's. */
 static uint32_t
 own_warps(const TirRole *role)
 {

@@ -1,8 +1,8 @@
 /* tir_read.c - reads tile IR back from the text that tir_text.c writes.
  *
- * A recursive descent parser that reads the text once: definitions come before uses.  It stops at the
- * first error, since this text is written by programs and by people who work on the compiler.  Errors
- * that one line does not show (types that disagree, dominance) are found by the verifier.
+ * A recursive descent parser that reads the text once: definitions come before uses.  It stops at
+ * the first error, since this text is written by programs and by people who work on the compiler.
+ * Errors that one line does not show (types that disagree, dominance) are found by the verifier.
  */
 #include "compiler/ir/tir_reader.h"
 
@@ -476,7 +476,8 @@ take_masked(Reader *r, uint32_t *apart)
     return true;
 }
 
-/* %i: i32 in %lo .. %hi split(..) masked carry(..) stages(n) no_split any_order backwards staggered { .. } */
+/* %i: i32 in %lo .. %hi split(..) masked carry(..) stages(n) no_split any_order backwards staggered
+ * { .. } */
 static TirOp *
 take_for(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t depth)
 {

@@ -52,7 +52,8 @@ take_role_kind(Reader *r, RoleKind *kind)
     return known;
 }
 
-/* A buffer above that of the line; itself, which it can not be (tir_verify_plan.c): there is none of that number. */
+/* A buffer above that of the line; itself, which it can not be (tir_verify_plan.c): there is none
+ * of that number. */
 static const TirShared *
 take_above(Reader *r, const TirShared *shared)
 {
@@ -61,7 +62,8 @@ take_above(Reader *r, const TirShared *shared)
     return k < r->fn->shared.n ? r->fn->shared.at[k] : shared;
 }
 
-/* pipeline per_consumer from consumer to mma consumer(1) 49152 shares_barrier 1 release_lag lookahead */
+/* pipeline per_consumer from consumer to mma consumer(1) 49152 shares_barrier 1 release_lag
+ * lookahead */
 static void
 take_pipeline(Reader *r, TirShared *shared)
 {

@@ -1,4 +1,5 @@
-/* tir_read_values.c - the values that the text of tile IR names: each defined once, before it is used. */
+/* tir_read_values.c - the values that the text of tile IR names: each defined once, before it is
+ * used. */
 #include "compiler/ir/tir_reader.h"
 
 #include <string.h>

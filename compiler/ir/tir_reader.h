@@ -45,7 +45,8 @@ typedef struct Reader {
     const SourceFile *from;      /* what it was made from; NULL: it does not say */
 } Reader;
 
-/* Only the first error is reported: after it every function does nothing and returns a harmless value. */
+/* Only the first error is reported: after it every function does nothing and returns a harmless
+ * value. */
 void reader_fail_at(Reader *r, Span span, const char *message);
 void reader_fail(Reader *r, const char *message);
 void reader_next(Reader *r);
@@ -59,7 +60,8 @@ int32_t reader_extent(Reader *r);
 double reader_number(Reader *r);
 DType reader_dtype(Reader *r);
 TirType reader_type(Reader *r);
-/* Values by name (tir_read_values.c): forget all; define one; take the next token as the name of one. */
+/* Values by name (tir_read_values.c): forget all; define one; take the next token as the name of
+ * one. */
 void reader_forget_values(Reader *r);
 void reader_define(Reader *r, Token name, TirVal *value);
 TirVal *reader_take_use(Reader *r);

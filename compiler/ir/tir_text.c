@@ -22,8 +22,9 @@
  *
  * Values are numbered by position, so that the text depends on nothing but the program; the name
  * in front of the number is the one from the source.  Attributes that have their default value
- * are left out.  tir_read.c reads exactly this, and what passes and lowering make of it is what they make of the
- * program (tests/lir/round_trip.py).  With -lineinfo every operation says where it comes from.
+ * are left out.  tir_read.c reads exactly this, and what passes and lowering make of it is what
+ * they make of the program (tests/lir/round_trip.py).  With -lineinfo every operation says where it
+ * comes from.
  */
 #include "compiler/ir/tir_printer.h"
 
@@ -147,8 +148,8 @@ print_range(Printer *p, const TirIndex *index)
     print_within(p, index);
 }
 
-/* Tensor[%b_1, %m_2 +: 128, :], or by a tile of places Tensor[%t_3 each, :].  Limits stand behind it,
- * with the axis that each is along: Tensor[%m_2 +: 128 open, :] limit(0, %3). */
+/* Tensor[%b_1, %m_2 +: 128, :], or by a tile of places Tensor[%t_3 each, :].  Limits stand behind
+ * it, with the axis that each is along: Tensor[%m_2 +: 128 open, :] limit(0, %3). */
 static void
 print_index(Printer *p, const TirOp *op)
 {
@@ -213,7 +214,8 @@ print_block(Printer *p, const TirBlock *block)
     buf_char(p->out, '}');
 }
 
-/* masked(j, b): the grid's axes along which the loop's bounds differ beside what masks have made of them. */
+/* masked(j, b): the grid's axes along which the loop's bounds differ beside what masks have made of
+ * them. */
 static void
 print_masked(Printer *p, const TirOp *loop)
 {
@@ -229,7 +231,8 @@ print_masked(Printer *p, const TirOp *loop)
     buf_add(p->out, loop->apart != 0 ? ")" : "");
 }
 
-/* for %i: i32 in %lo .. %hi split(..) masked carry(%x = %initial, ..) stages(n) no_split any_order backwards staggered { */
+/* for %i: i32 in %lo .. %hi split(..) masked carry(%x = %initial, ..) stages(n) no_split any_order
+ * backwards staggered { */
 static void
 print_for(Printer *p, const TirOp *op)
 {
@@ -304,7 +307,8 @@ print_consumer(Printer *p, const TirOp *op)
         buf_printf(p->out, " consumer(%" PRId64 ")", op->integer);
 }
 
-/* What an operation on a buffer in shared memory names, in the order of the text; false: it is none. */
+/* What an operation on a buffer in shared memory names, in the order of the text; false: it is
+ * none. */
 static bool
 print_shared_operands(Printer *p, const TirOp *op)
 {
@@ -490,7 +494,8 @@ print_operands(Printer *p, const TirOp *op)
     print_attributes(p, op);
 }
 
-/* Operations that name a buffer among their operands; others, which go through one, name it last. */
+/* Operations that name a buffer among their operands; others, which go through one, name it
+ * last. */
 static bool
 names_shared(TirOpcode op)
 {

@@ -1,4 +1,5 @@
-/* tir_text_head.c - the head of a kernel in the text of tile IR: its interface, and what the schedule has fixed.
+/* tir_text_head.c - the head of a kernel in the text of tile IR: its interface, and what the
+ * schedule has fixed.
  */
 #include "compiler/ir/tir_printer.h"
 
@@ -87,7 +88,8 @@ tir_print_interface(Printer *p)
     }
 }
 
-/* role consumer instances 3 warps 4 registers 160 pressure 1 private 768; the kind stands behind another name. */
+/* role consumer instances 3 warps 4 registers 160 pressure 1 private 768; the kind stands behind
+ * another name. */
 static void
 print_role(Printer *p, const TirRole *role)
 {
@@ -204,8 +206,8 @@ print_buffer(Printer *p, uint32_t k)
     buf_char(p->out, '\n');
 }
 
-/* from "attention.tile" 38; where all places are wanted, 38:8 and in front of it all files, by their paths: that is
- * how they are numbered in PTX. */
+/* from "attention.tile" 38; where all places are wanted, 38:8 and in front of it all files, by
+ * their paths: that is how they are numbered in PTX. */
 static void
 print_from(Printer *p)
 {

@@ -38,26 +38,30 @@ bool tir_is_of_any_role(const TirOp *op);
 
 /* The kernel's interface: names, tensors, grid, warps, shared buffers. */
 void tir_check_interface(Verifier *v);
-/* Of a value that an operation makes: its layout.  Of an operation whose results are checked: that threads hold what they need. */
+/* Of a value that an operation makes: its layout.  Of an operation whose results are checked: that
+ * threads hold what they need. */
 void tir_check_layout(Verifier *v, const TirOp *op, const TirVal *value);
 void tir_check_layouts_agree(Verifier *v, const TirOp *op);
 /* Two values that are one in the registers: their layouts, where both have one. */
 void tir_want_layout(Verifier *v, const TirOp *op, const char *what, const TirVal *have,
                      const TirVal *want);
-/* What copies of threads fill is read behind the first copy to it, in the order of the text: an iteration begins what the
- * next one reads, and what the first one reads is begun before the loop. */
+/* What copies of threads fill is read behind the first copy to it, in the order of the text: an
+ * iteration begins what the next one reads, and what the first one reads is begun before the
+ * loop. */
 void tir_check_copied(Verifier *v);
-/* tir_verify_access.c.  How an access addresses each dimension of its tensor, by itself.  The parts of a pack, which the
- * first `n` indices are of: of as many elements as all have together, and each written once.  Limits: along axes of the
- * tile, of parts of as many elements as those have. */
+/* tir_verify_access.c.  How an access addresses each dimension of its tensor, by itself.  The parts
+ * of a pack, which the first `n` indices are of: of as many elements as all have together, and each
+ * written once.  Limits: along axes of the tile, of parts of as many elements as those have. */
 void tir_check_indices(Verifier *v, const TirOp *op);
 void tir_check_parts(Verifier *v, const TirOp *op, uint32_t n);
 void tir_check_limits(Verifier *v, const TirOp *op, const TirType *type);
 /* Of an operation whose operands are there: that the lowering has it for their type. */
 void tir_check_use(Verifier *v, const TirOp *op);
-/* Of a product: that it has a scale for as many elements of the inner dimension each; they are the last two operands. */
+/* Of a product: that it has a scale for as many elements of the inner dimension each; they are the
+ * last two operands. */
 void tir_check_scales(Verifier *v, const TirOp *op);
-/* tir_verify_tuples.c.  A function that combines elements, whose operations are checked; an operation that names one. */
+/* tir_verify_tuples.c.  A function that combines elements, whose operations are checked; an
+ * operation that names one. */
 void tir_check_combine(Verifier *v);
 void tir_check_tuples(Verifier *v, const TirOp *op);
 /* Of a value: no more elements than a tile may have. */

@@ -499,7 +499,8 @@ is_piece_of(const TirShared *shared, int32_t columns)
            (int64_t)shared->column + shared->cols <= columns;
 }
 
-/* Of products of two blocks the right operand is halved, along the columns of the result, and the left one is not. */
+/* Of products of two blocks the right operand is halved, along the columns of the result, and the
+ * left one is not. */
 static void
 check_halves(Verifier *v, const TirOp *mma)
 {
@@ -521,7 +522,8 @@ check_halves(Verifier *v, const TirOp *mma)
     }
 }
 
-/* A stage of a pipeline in tensor memory is a tile: what a product gives, or what is read and written. */
+/* A stage of a pipeline in tensor memory is a tile: what a product gives, or what is read and
+ * written. */
 static void
 check_tmem(Verifier *v, const TirOp *op)
 {
@@ -606,7 +608,8 @@ check_transpose(Verifier *v, const TirOp *op)
             tir_tile2(op->args[0]->type.dtype, op->args[0]->type.dim[1], op->args[0]->type.dim[0]));
 }
 
-/* Of the last columns a half goes to the other block, the other one is left; those before go the same way as without a pair. */
+/* Of the last columns a half goes to the other block, the other one is left; those before go the
+ * same way as without a pair. */
 static void
 check_pair(Verifier *v, const TirOp *op)
 {

@@ -1,5 +1,5 @@
-/* tir_verify_access.c - the invariants of accesses to tensors: indices, parts of packs, limits, and copies by
- * threads. */
+/* tir_verify_access.c - the invariants of accesses to tensors: indices, parts of packs, limits, and
+ * copies by threads. */
 #include "compiler/ir/tir_verifier.h"
 
 #include <inttypes.h>

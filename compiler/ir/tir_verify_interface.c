@@ -1,7 +1,8 @@
 /* tir_verify_interface.c - the invariants of a kernel's interface, which stands before its body.
  *
- * Checked are: distinct names, tensors, scalars, the grid, host expressions, and the limits within which
- * passes count without overflow (warps of a block, elements of a tile, bytes of shared memory).
+ * Checked are: distinct names, tensors, scalars, the grid, host expressions, and the limits within
+ * which passes count without overflow (warps of a block, elements of a tile, bytes of shared
+ * memory).
  */
 #include "compiler/ir/tir_verifier.h"
 
@@ -41,7 +42,8 @@ typedef struct Named {
     const char *what, *name;
 } Named;
 
-/* A program names each of them once: host expressions, lane IR and launchers find them by their names. */
+/* A program names each of them once: host expressions, lane IR and launchers find them by their
+ * names. */
 static void
 check_names(Verifier *v)
 {

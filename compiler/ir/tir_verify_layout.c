@@ -1,8 +1,9 @@
-/* tir_verify_layout.c - the invariants of layouts: of a value, and of what an operation reads beside what it makes.
+/* tir_verify_layout.c - the invariants of layouts: of a value, and of what an operation reads
+ * beside what it makes.
  *
- * Where all that an operation reads and makes has a layout, each thread must hold what it needs: elements of its operands at
- * the places that those of its result have.  Only TIR_CONVERT moves elements between threads; products say themselves where
- * their operands lie (tir_verify.c).
+ * Where all that an operation reads and makes has a layout, each thread must hold what it needs:
+ * elements of its operands at the places that those of its result have.  Only TIR_CONVERT moves
+ * elements between threads; products say themselves where their operands lie (tir_verify.c).
  */
 #include "compiler/ir/layout.h"
 #include "compiler/ir/tir_verifier.h"
@@ -63,7 +64,8 @@ tile_of(const TirOp *op)
     return tir_writes(op) ? op->args[op->n_args - 1] : op->results[0];
 }
 
-/* Whether operand `k` has its elements where those of the tile are made of them; both have layouts. */
+/* Whether operand `k` has its elements where those of the tile are made of them; both have
+ * layouts. */
 static bool
 operand_lies_right(Verifier *v, const TirOp *op, uint32_t k)
 {

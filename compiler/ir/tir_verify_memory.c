@@ -1,8 +1,9 @@
-/* tir_verify_memory.c - where pipelines and their barriers lie in shared memory, and in tensor memory, once they are placed.
+/* tir_verify_memory.c - where pipelines and their barriers lie in shared memory, and in tensor
+ * memory, once they are placed.
  *
- * Each has a place of its own, but for those that are over another one or share its barriers, and all lie in what the kernel
- * asks for.  Other buffers lie behind them, in what each consumer has for itself, and may lie over one another there:
- * `place_sync` has the barriers between their uses.
+ * Each has a place of its own, but for those that are over another one or share its barriers, and
+ * all lie in what the kernel asks for.  Other buffers lie behind them, in what each consumer has
+ * for itself, and may lie over one another there: `place_sync` has the barriers between their uses.
  */
 #include "compiler/ir/isa.h"
 #include "compiler/ir/layout.h"

@@ -1,9 +1,9 @@
 /* tir_verify_plan.c - the invariants of plans, pipelines and asynchronous products.
  *
- * Checks which operations each role may have, and walks over the consumers' program with the set of stages
- * that are waited for and not yet released, the products that may still run, and the ping-pong turn.  Each
- * loop and each branch must leave these as it found them.  Whether the roles fit together is checked by
- * pass check-roles.
+ * Checks which operations each role may have, and walks over the consumers' program with the set of
+ * stages that are waited for and not yet released, the products that may still run, and the
+ * ping-pong turn.  Each loop and each branch must leave these as it found them.  Whether the roles
+ * fit together is checked by pass check-roles.
  */
 #include "compiler/ir/tir_verifier.h"
 
@@ -13,11 +13,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Products that may run at once in a verified program (the passes make fewer); registers of a thread, the most of
- * any target's roles. */
+/* Products that may run at once in a verified program (the passes make fewer); registers of a
+ * thread, the most of any target's roles. */
 enum { MOST_IN_FLIGHT = 16, MOST_REGISTERS = 240 };
 
-/* A stage that a product reads: `behind` waits of the pipeline ago; -1: a consumer's own part of the next one. */
+/* A stage that a product reads: `behind` waits of the pipeline ago; -1: a consumer's own part of
+ * the next one. */
 typedef struct StageUse {
     const TirShared *pipeline;
     int32_t behind;
@@ -35,8 +36,8 @@ typedef struct Flow {
     bool turn;                          /* it is this consumer's turn */
     bool next;                          /* what the next tile is may have been found out */
     uint32_t *held;                     /* by pipeline: stages waited for and not given back */
-    /* by pipeline: the number of the stage last waited for, and of that of which the consumer waited for its own part;
-     * 0: not known */
+    /* by pipeline: the number of the stage last waited for, and of that of which the consumer
+     * waited for its own part; 0: not known */
     uint32_t *stage, *own;
 } Flow;
 
@@ -60,7 +61,8 @@ check_registers(Verifier *v, const char *whose, uint32_t n)
                   n);
 }
 
-/* A block begins with as many registers for each of its threads; roles can not take more from each other. */
+/* A block begins with as many registers for each of its threads; roles can not take more from each
+ * other. */
 static void
 check_all_registers(Verifier *v)
 {
@@ -80,7 +82,8 @@ static const struct {
     RoleKind from, to;
 } channels[] = {
     {SHARED_PIPELINE, ROLE_PRODUCER, ROLE_CONSUMER}, /* tiles */
-    {SHARED_PIPELINE, ROLE_PRODUCER, ROLE_MMA}, /* .. for products that a role of their own issues */
+    /* .. for products that a role of their own issues */
+    {SHARED_PIPELINE, ROLE_PRODUCER, ROLE_MMA},
     {SHARED_PIPELINE, ROLE_CONSUMER, ROLE_MMA},       /* operands */
     {SHARED_VECTORS, ROLE_PRODUCER, ROLE_CONSUMER},   /* vectors */
     {SHARED_VECTORS, ROLE_CONSUMER, ROLE_CORRECTION}, /* factors */
@@ -184,7 +187,8 @@ check_sent(Verifier *v, const TirShared *sent)
         buffer_fault(v, sent, "is no half of a tile of f32 that the blocks of a pair add up");
 }
 
-/* A buffer that lies over another: a result on its way to memory, or an operand in the columns of a result. */
+/* A buffer that lies over another: a result on its way to memory, or an operand in the columns of a
+ * result. */
 static void
 check_over(Verifier *v, const TirShared *buffer)
 {
@@ -205,7 +209,8 @@ check_over(Verifier *v, const TirShared *buffer)
     }
 }
 
-/* A consumer has a warp group; the only one may have two, where another role issues its products. */
+/* A consumer has a warp group; the only one may have two, where another role issues its
+ * products. */
 static void
 check_warps(Verifier *v, const TirRole *consumers)
 {
@@ -363,7 +368,8 @@ check_producer(Verifier *v, const TirBlock *block)
     }
 }
 
-/* The reading of a pipeline, or of what all consumers write, that an operand is; NULL: it is none. */
+/* The reading of a pipeline, or of what all consumers write, that an operand is; NULL: it is
+ * none. */
 static const TirOp *
 read_behind(const TirVal *value)
 {
@@ -376,8 +382,8 @@ read_behind(const TirVal *value)
     return tir_is_pipeline(def->shared) || def->shared->kind == SHARED_PARTS ? def : NULL;
 }
 
-/* The mma role: scalars, waits for what products read, products, and what these fill; a stage is acquired, then committed,
- * in the same block. */
+/* The mma role: scalars, waits for what products read, products, and what these fill; a stage is
+ * acquired, then committed, in the same block. */
 static void
 check_issuer(Verifier *v, const TirBlock *block)
 {
@@ -671,7 +677,8 @@ check_consumer_release(Verifier *v, const TirOp *op, Flow *flow)
         flow->stage[pipeline->id] = 0;
 }
 
-/* What leaves over a stage of a pipeline is written to the one waited for last, which no product reads. */
+/* What leaves over a stage of a pipeline is written to the one waited for last, which no product
+ * reads. */
 static void
 check_store(Verifier *v, const TirOp *op, const Flow *flow)
 {

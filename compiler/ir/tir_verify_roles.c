@@ -1,5 +1,5 @@
-/* tir_verify_roles.c - the invariants of the programs of the reduce role and the correction role: which operations they have,
- * and in which order.
+/* tir_verify_roles.c - the invariants of the programs of the reduce role and the correction role:
+ * which operations they have, and in which order.
  */
 #include "compiler/ir/tir_verifier.h"
 
@@ -35,7 +35,8 @@ is_integer(const TirVal *value, int64_t integer)
     return value->def != NULL && value->def->op == TIR_CONST && value->def->integer == integer;
 }
 
-/* Whether it is the block's index along the plan's axis: read, or times or over the one consumer that it has. */
+/* Whether it is the block's index along the plan's axis: read, or times or over the one consumer
+ * that it has. */
 static bool
 is_own_index(const TirFn *fn, const TirVal *value)
 {
@@ -57,8 +58,8 @@ is_rank_times(const TirFn *fn, const TirVal *value, int64_t by)
            is_integer(rank->args[1], 2) && is_integer(mul->args[1], by);
 }
 
-/* Whether an addition is of this block's half of what a pair adds up, or of the columns before; `at`: the operand that is the
- * first column. */
+/* Whether an addition is of this block's half of what a pair adds up, or of the columns before;
+ * `at`: the operand that is the first column. */
 static bool
 adds_part(const TirFn *fn, const TirOp *add, uint32_t *at)
 {
@@ -80,8 +81,9 @@ adds_part(const TirFn *fn, const TirOp *add, uint32_t *at)
            is_rank_times(fn, first->def->args[0], last.length);
 }
 
-/* The blocks of a pair add to the same places, each its half of the columns: nothing else tells one from the other.  `apart`:
- * by value, whether it may differ.  (Which pair it is, a block's index over 2, both have in common.) */
+/* The blocks of a pair add to the same places, each its half of the columns: nothing else tells one
+ * from the other.  `apart`: by value, whether it may differ.  (Which pair it is, a block's index
+ * over 2, both have in common.) */
 static void
 check_pair_adds(Verifier *v, const TirBlock *block, bool *apart)
 {
@@ -102,8 +104,8 @@ check_pair_adds(Verifier *v, const TirBlock *block, bool *apart)
     }
 }
 
-/* A reduce role of whole warp groups: in each block a result is waited for and read, then released and added to memory, in
- * either order.  Those of a pair of blocks add both results up before. */
+/* A reduce role of whole warp groups: in each block a result is waited for and read, then released
+ * and added to memory, in either order.  Those of a pair of blocks add both results up before. */
 static void
 check_adders(Verifier *v, const TirBlock *block)
 {

@@ -1,4 +1,5 @@
-/* tir_verify_tuples.c - the functions that combine elements of tuples, and the operations that name them. */
+/* tir_verify_tuples.c - the functions that combine elements of tuples, and the operations that name
+ * them. */
 #include "compiler/ir/tir_verifier.h"
 
 #include <inttypes.h>

@@ -13,7 +13,8 @@ tir_walk_op(const TirOp *op)
     return (TirWalk){.top = op};
 }
 
-/* Goes on behind the operation that owns the block at hand, or to its next block; false: that was all. */
+/* Goes on behind the operation that owns the block at hand, or to its next block; false: that was
+ * all. */
 static bool
 leave_block(TirWalk *walk)
 {

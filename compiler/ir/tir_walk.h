@@ -1,4 +1,5 @@
-/* tir_walk.h - goes through operations, and the operations in the blocks that they own, in the order of the text.
+/* tir_walk.h - goes through operations, and the operations in the blocks that they own, in the
+ * order of the text.
  *
  *     for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);)       .. walk.op ..
  *     for (TirReads reads = tir_reads(op); tir_reads_next(&reads);)     .. reads.value ..
@@ -17,7 +18,9 @@ typedef struct TirWalk {
     const TirBlock *root;
     const TirOp *top;
     uint32_t
-        left; /* operations behind the one at hand in its block; 0 where it owns blocks, to which the walk goes */
+        /* operations behind the one at hand in its block; 0 where it owns blocks, to which the walk
+         * goes */
+        left;
 } TirWalk;
 
 TirWalk tir_walk(const TirBlock *block);

@@ -6,9 +6,10 @@
 
 enum { TIR_MAX_RANK = 4, TENSOR_MAX_RANK = 6 };
 
-/* Passes count elements, registers and bytes in 32 bits; within these limits, which the verifier keeps, they
- * have room to.  TILE: of each value; SHARED: of a stage, whose rows are rounded up, and far more bytes than any
- * chip has, so that a kernel that needs too much is refused with the chip's own number. */
+/* Passes count elements, registers and bytes in 32 bits; within these limits, which the verifier
+ * keeps, they have room to.  TILE: of each value; SHARED: of a stage, whose rows are rounded up,
+ * and far more bytes than any chip has, so that a kernel that needs too much is refused with the
+ * chip's own number. */
 enum {
     TILE_MAX_EXTENT = 16384,
     TILE_MAX_ELEMENTS = 1 << 17,
@@ -16,7 +17,8 @@ enum {
     SHARED_MAX_STAGES = 64,
     SHARED_MAX_BYTES = 4 * SHARED_MAX_ELEMENTS * SHARED_MAX_STAGES,
     LOOP_MAX_STAGES = 16,
-    LOOP_MAX_DEPTH = 12, /* some passes go through a body twice, and each time through what is inside */
+    /* some passes go through a body twice, and each time through what is inside */
+    LOOP_MAX_DEPTH = 12,
     BLOCK_MAX_WARPS = 32 /* 1024 threads */
 };
 

@@ -1,11 +1,11 @@
 /* lower.h - what the files of the lowering share: tile IR to lane IR.
  *
- * A tile in registers becomes the elements that one thread holds.  Elements of elementwise values are
- * computed lazily, one at a time, when an instruction needs them: a chain of operations on a tile becomes
- * chains on its elements, each ending in the instruction that uses the element.
+ * A tile in registers becomes the elements that one thread holds.  Elements of elementwise values
+ * are computed lazily, one at a time, when an instruction needs them: a chain of operations on a
+ * tile becomes chains on its elements, each ending in the instruction that uses the element.
  *
- * A "home" is a register of a fixed role over loops: the registers of an accumulator's register class
- * (passes/util/acc_classes.h), or a cursor or index that a role keeps.
+ * A "home" is a register of a fixed role over loops: the registers of an accumulator's register
+ * class (passes/util/acc_classes.h), or a cursor or index that a role keeps.
  */
 #ifndef TILEC_LOWER_LOWER_H
 #define TILEC_LOWER_LOWER_H
@@ -44,8 +44,8 @@ typedef struct Borrowed {
 typedef struct PipelineCursor {
     LirReg stage, phase; /* homes */
     bool follows;        /* stage and phase are another pipeline's, which advances both */
-    /* with release lag: the cursor of the stage to be released next; NULL: the stage waited for last
-       is released, and a release advances this cursor */
+    /* with release lag: the cursor of the stage to be released next; NULL: the stage waited for
+       last is released, and a release advances this cursor */
     struct PipelineCursor *oldest;
     LirReg waited; /* with release lag: the stage last waited for; `stage` is the next one then */
     LirReg base;   /* of the stage last waited for: its address, in units of 16 bytes */
@@ -70,7 +70,8 @@ typedef struct TileHead {
     LirReg reversing; /* .. in the tile fetched last */
 } TileHead;
 
-/* The address of a thread's part of a tile in a staging buffer, computed once at the beginning of a role. */
+/* The address of a thread's part of a tile in a staging buffer, computed once at the beginning of a
+ * role. */
 typedef struct KeptPlace {
     const TirShared *staging;
     const Layout *layout;
@@ -80,7 +81,8 @@ typedef struct KeptPlace {
 enum { MAX_KEPT_PLACES = 2 };
 
 /* The role whose program is being lowered (lower_roles.c). */
-/* Of a warp that loads scales: a stage of a pipeline, as tensor memory takes it, 128 lines and then the same words of the next. */
+/* Of a warp that loads scales: a stage of a pipeline, as tensor memory takes it, 128 lines and then
+ * the same words of the next. */
 typedef struct ScaleStage {
     uint32_t n;      /* words of a lane; 0: the pipeline has no scales */
     LirReg *word[2]; /* two sets, of two stages: one is on its way while the other is written */
@@ -94,7 +96,8 @@ typedef struct Role {
     LirReg warp;       /* number of the warp in its group, warp-uniform */
     LirReg elected;    /* of the mma role: predicate: this lane issues products */
     LirReg tmem;       /* where tensor memory begins */
-    LirReg pair_start; /* of products of a pair: the beginning of shared memory in the first block */
+    /* of products of a pair: the beginning of shared memory in the first block */
+    LirReg pair_start;
     LirReg first_warp;    /* predicate, warp-uniform: this is the group's first warp */
     LirReg reversed;      /* 1: in this tile the consumers are in reverse order; else 0 */
     LirReg next_pingpong; /* the named barrier at which the next consumer waits for its turn */
@@ -109,7 +112,9 @@ typedef struct Role {
     uint32_t n_places;
     bool storing; /* stores to tensor memory are under way, which what hands them on waits for */
     uint32_t
-        instance; /* of the producer, where its warps share out the pipelines; from 1 on they may be of scales */
+        /* of the producer, where its warps share out the pipelines; from 1 on they may be of
+         * scales */
+        instance;
     ScaleStage
         *scales; /* by number of the buffer, of a warp that loads them; how many stages it holds */
     LirReg holds_scales,
@@ -119,8 +124,8 @@ typedef struct Role {
         *sending; /* of the reduce role: what it sends between additions; NULL: nothing */
 } Role;
 
-/* A by-product of a vote: the largest or smallest element of each row that a thread holds.  The branch that the
- * vote decides can use it. */
+/* A by-product of a vote: the largest or smallest element of each row that a thread holds.  The
+ * branch that the vote decides can use it. */
 typedef struct Extremes {
     const TirOp *vote;
     const TirVal *of; /* whose elements; NULL: nothing is known */
@@ -132,13 +137,15 @@ typedef struct Extremes {
 
 enum { MOST_CHAINS = 8, MASK_COLUMNS = 32, MOST_HIDDEN = 8 };
 
-/* Of a value under masks, in runs of so many columns: predicates that a run is hidden in all of the warp. */
+/* Of a value under masks, in runs of so many columns: predicates that a run is hidden in all of the
+ * warp. */
 typedef struct HiddenRuns {
     const TirVal *value; /* NULL: of none is known */
     LirReg all[MOST_HIDDEN];
 } HiddenRuns;
 
-/* A reduction that has taken some of its elements: registers below `next`, in turn into so many chains of each result. */
+/* A reduction that has taken some of its elements: registers below `next`, in turn into so many
+ * chains of each result. */
 typedef struct Reduction {
     const TirOp *op; /* NULL: there is none */
     int32_t next;
@@ -147,8 +154,8 @@ typedef struct Reduction {
     Elem (*fixed)[MOST_CHAINS]; /* registers in which they go on behind a branch; NULL: none */
 } Reduction;
 
-/* The tensor maps of boxes: `whole`, for loads whose boxes end at a number the program loads: that of boxes which are whole,
- * or empty. */
+/* The tensor maps of boxes: `whole`, for loads whose boxes end at a number the program loads: that
+ * of boxes which are whole, or empty. */
 typedef struct BoxMaps {
     const char *name, *whole;
 } BoxMaps;
@@ -168,7 +175,8 @@ typedef struct Lowering {
        not have been computed */
     VEC(Borrowed) borrowed;
     Role *role; /* NULL: the kernel has no roles */
-    /* names of parameters, by number of the pipeline; `lines`: of a few rows of a box that may begin before its tensor */
+    /* names of parameters, by number of the pipeline; `lines`: of a few rows of a box that may
+     * begin before its tensor */
     BoxMaps *maps, *line_maps;
     TileHead *head; /* NULL: a tile's indices are found when it begins */
     /* by value: evaluated where it stands (passes/util/acc_classes.h); NULL: no value has a home */
@@ -191,14 +199,16 @@ void lower_section(Lowering *lo, const char *what, Span span);
 
 /* ---- even rows (lower_even.c) ---- */
 
-/* The least unit, 4 or 16 bytes, for which launches whose rows begin and end at its multiples deserve a program of their own; 0: none.
- * A predicate of the whole launch: rows of all accesses that it matters to do; 0: none asks.  Elements that a load or store has at once if
- * it holds; 0: it says nothing of the access. */
+/* The least unit, 4 or 16 bytes, for which launches whose rows begin and end at its multiples
+ * deserve a program of their own; 0: none. A predicate of the whole launch: rows of all accesses
+ * that it matters to do; 0: none asks.  Elements that a load or store has at once if it holds; 0:
+ * it says nothing of the access. */
 uint32_t lower_least_even(const Lowering *lo);
 LirReg lower_even_test(Lowering *lo, uint32_t unit);
 int32_t lower_even_vector(const Lowering *lo, const TirOp *op, uint32_t unit);
-/* Where rows begin at words alone, and nothing but loads, stores and what is computed of single elements is in a kernel: its tiles' words side
- * by side in lanes.  `dealt`, by value, is what the layouts were; lower_change_layouts changes them back.  False: they stay. */
+/* Where rows begin at words alone, and nothing but loads, stores and what is computed of single
+ * elements is in a kernel: its tiles' words side by side in lanes.  `dealt`, by value, is what the
+ * layouts were; lower_change_layouts changes them back.  False: they stay. */
 bool lower_deal_words(Lowering *lo, const Layout **dealt);
 void lower_change_layouts(Lowering *lo, const Layout **others);
 
@@ -212,13 +222,14 @@ LirReg lower_shared_word(Lowering *lo, TirVal *value, int32_t word);
 LirOperand lower_operand(Lowering *lo, Elem elem);
 /* Which register of the operand of a shape operation holds register `reg` of its result. */
 int32_t lower_operand_register(Lowering *lo, const TirOp *op, int32_t reg);
-/* lower_mask_bits.c: masked elements from conditions that are bits of a word, register `reg` and its neighbours; false:
- * they are none. */
+/* lower_mask_bits.c: masked elements from conditions that are bits of a word, register `reg` and
+ * its neighbours; false: they are none. */
 bool lower_mask_run(Lowering *lo, TirOp *op, int32_t reg);
-/* Whether elements are masked in this part of the loop while they are not in others, so that an exponential there is one of few. */
+/* Whether elements are masked in this part of the loop while they are not in others, so that an
+ * exponential there is one of few. */
 bool lower_is_masked_part(const Lowering *lo, const TirOp *exp2);
-/* Whether `n` registers of a value from `reg` on are zero in all of the warp, since masks hide what they are made of: a
- * predicate; 0: that is not known. */
+/* Whether `n` registers of a value from `reg` on are zero in all of the warp, since masks hide what
+ * they are made of: a predicate; 0: that is not known. */
 LirReg lower_hidden_run(const Lowering *lo, const TirVal *value, int32_t reg, int32_t n);
 
 /* ---- words of elements, and casts (lower_words.c) ---- */
@@ -235,20 +246,21 @@ LirReg lower_word(Lowering *lo, TirVal *value, int32_t reg);
 void lower_set_word(Lowering *lo, TirVal *value, int32_t reg, LirReg word);
 /* The word of elements of a narrow type, and element `at` of it, in the wide type. */
 LirReg lower_make_word(Lowering *lo, DType dtype, const Elem *elems);
-/* lower_narrow.c: the word of a cast that begins with register `first`, where elements of 16 bits are computed in pairs;
- * 0: it is another operation, or that would not be exact.  Bits of a range's elements that all threads have alike: whether
- * `op` is such. */
+/* lower_narrow.c: the word of a cast that begins with register `first`, where elements of 16 bits
+ * are computed in pairs; 0: it is another operation, or that would not be exact.  Bits of a range's
+ * elements that all threads have alike: whether `op` is such. */
 LirReg lower_narrow(Lowering *lo, const TirOp *op, int32_t first);
 bool lower_last_bits(const TirOp *op, int32_t reg, Elem *bits);
 Elem lower_elem_of_word(Lowering *lo, DType dtype, LirReg word, int32_t at);
 /* The low or high half of a b32, a b16. */
 LirReg lower_half(Lowering *lo, LirReg word, bool high);
-/* Element `at` of a word, of `bits` bits, as a b16, where what is above it does not count; such a one
- * in its place in a word of zeros; a word of them. */
+/* Element `at` of a word, of `bits` bits, as a b16, where what is above it does not count; such a
+ * one in its place in a word of zeros; a word of them. */
 LirReg lower_single(Lowering *lo, LirReg word, int32_t bits, int32_t at);
 LirReg lower_word_of_single(Lowering *lo, LirReg single, LirReg zero, int32_t bits, int32_t at);
 LirReg lower_join_singles(Lowering *lo, DType dtype, const LirReg *singles);
-/* The bits of element `reg` below zeros; the word of the lower halves of `n` elements, one or two. */
+/* The bits of element `reg` below zeros; the word of the lower halves of `n` elements, one or
+ * two. */
 LirReg lower_alone(Lowering *lo, TirVal *value, int32_t reg);
 LirReg lower_join_lower(Lowering *lo, TirVal *value, int32_t first, int32_t n);
 /* An element in a word of its own; of a bool 0 or 1. */
@@ -256,16 +268,19 @@ LirReg lower_bits(Lowering *lo, DType dtype, Elem elem);
 Elem lower_elem_of_bits(Lowering *lo, DType dtype, LirReg bits);
 /* The registers of an element by itself. */
 LirClass lower_class(DType dtype);
-/* Whether its integers wrap, so that nothing of them may be put off (Elem) or concluded (lir_fold.c). */
+/* Whether its integers wrap, so that nothing of them may be put off (Elem) or concluded
+ * (lir_fold.c). */
 bool lower_wraps(DType dtype);
 /* What copies such a register, which is no predicate, and what chooses one of two. */
 LirOpcode lower_move(DType dtype);
 LirOpcode lower_choice(DType dtype);
-/* What an operation is on elements of a type as it is computed in (opcodes.def); LIR_OPCODE_COUNT: there is none. */
+/* What an operation is on elements of a type as it is computed in (opcodes.def); LIR_OPCODE_COUNT:
+ * there is none. */
 LirOpcode lower_opcode(TirOpcode op, DType dtype);
 /* Of an atomic statement that gives what was there. */
 LirOpcode lower_fetch_opcode(TirOpcode op, DType dtype);
-/* What adds to memory (lower_addition.c, opcodes.def): elements that are less than a word, a word, two, four; 0: nothing. */
+/* What adds to memory (lower_addition.c, opcodes.def): elements that are less than a word, a word,
+ * two, four; 0: nothing. */
 typedef struct Addition {
     DType dtype; /* DT_COUNT: none has an instruction, words are exchanged */
     uint32_t ability;
@@ -274,8 +289,8 @@ typedef struct Addition {
 const Addition *lower_addition(const Lowering *lo, DType dtype);
 /* How many neighbours a lane adds at most at once. */
 int32_t lower_most_added(const Lowering *lo, DType dtype);
-/* Adds the first `n` elements of a word, each rounded, where `guard` holds (0: everywhere); what was there goes to `was`
- * (0: to nobody). */
+/* Adds the first `n` elements of a word, each rounded, where `guard` holds (0: everywhere); what
+ * was there goes to `was` (0: to nobody). */
 void lower_add_by_exchange(Lowering *lo, DType dtype, LirOperand address, LirReg word, int32_t n,
                            LirReg guard, LirReg was);
 /* An atomic statement that gives what was there. */
@@ -288,7 +303,8 @@ Elem lower_select(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no);
 /* The code of an element; the word of four codes. */
 Elem lower_code(Lowering *lo, TirVal *value, int32_t reg);
 LirReg lower_join_codes(Lowering *lo, const Elem *codes);
-/* Element `at` of a word as an f32: the word's halves are converted; its bytes are the upper ones of f16; by arithmetic. */
+/* Element `at` of a word as an f32: the word's halves are converted; its bytes are the upper ones
+ * of f16; by arithmetic. */
 Elem lower_float8_half(Lowering *lo, LirOpcode convert, LirReg word, int32_t at);
 Elem lower_float8_upper(Lowering *lo, LirReg word, int32_t at);
 Elem lower_float8_power(Lowering *lo, LirOpcode max, LirReg word, int32_t at);
@@ -304,8 +320,8 @@ void lower_fault(Lowering *lo, const char *what, DType dtype);
 struct Sides *lower_new_sides(Arena *arena, const TirFn *fn);
 /* The comparison `op`, of these elements of its operands. */
 Elem lower_comparison(Lowering *lo, const TirOp *op, Elem a, Elem b);
-/* big - small, of elements of its operands, of which `big` is that of operand `at`; where it may be no i32, limited to what
- * comparisons with columns can't tell from it. */
+/* big - small, of elements of its operands, of which `big` is that of operand `at`; where it may be
+ * no i32, limited to what comparisons with columns can't tell from it. */
 Elem lower_limited_difference(Lowering *lo, const TirOp *op, uint32_t at, Elem big, Elem small);
 
 LirReg lower_elem_reg(Lowering *lo, Elem elem, LirClass class);
@@ -358,7 +374,8 @@ typedef struct Early {
     LirReg *regs;
 } Early;
 
-/* Before the branch, when its results have registers; at the end of the side that is taken seldom; behind both. */
+/* Before the branch, when its results have registers; at the end of the side that is taken seldom;
+ * behind both. */
 Early lower_begin_early(Lowering *lo, TirOp *branch);
 void lower_early_again(Lowering *lo, const Early *early, const TirBlock *inside);
 void lower_end_early(Lowering *lo, const Early *early);
@@ -366,18 +383,21 @@ void lower_end_early(Lowering *lo, const Early *early);
 /* ---- reductions (lower_reduce.c) ---- */
 
 void lower_reduce(Lowering *lo, TirOp *op);
-/* Two elements as one; what changes nothing that it is combined with; the value of the lane whose number differs in one bit. */
+/* Two elements as one; what changes nothing that it is combined with; the value of the lane whose
+ * number differs in one bit. */
 Elem lower_combined(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b);
 Elem lower_identity(ReduceKind kind, DType dtype);
 Elem lower_from_lane(Lowering *lo, DType dtype, Elem mine, int32_t lane_mask);
 void lower_scan(Lowering *lo, const TirOp *op); /* lower_scan.c */
-/* Element `reg` of what is combined along an axis; the neutral one where the layout has more than the tile. */
+/* Element `reg` of what is combined along an axis; the neutral one where the layout has more than
+ * the tile. */
 Elem lower_combined_elem(Lowering *lo, const TirOp *op, int32_t reg);
 void lower_sort(Lowering *lo, TirOp *op); /* lower_sort.c */
-/* A sum behind `before` of `value`, or of what was rounded to it, takes registers below `end` already. */
+/* A sum behind `before` of `value`, or of what was rounded to it, takes registers below `end`
+ * already. */
 void lower_take_along(Lowering *lo, const TirOp *before, const TirVal *value, int32_t end);
-/* Has the sum that is being taken along go on in registers of its own, which both sides of a branch leave; sets them to what it has come
- * to since. */
+/* Has the sum that is being taken along go on in registers of its own, which both sides of a branch
+ * leave; sets them to what it has come to since. */
 void lower_fix_sums(Lowering *lo, const TirOp *before, const TirVal *value);
 void lower_leave_sums(Lowering *lo);
 /* The sum over the lanes that hold parts of the same element. */
@@ -395,8 +415,8 @@ typedef struct SharedPlace {
     uint32_t row_mask, byte_mask; /* bits that the lane parts may set */
 } SharedPlace;
 LirOperand lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_t byte);
-/* Splits a swizzled address whose lane part and constant part have no bits in common: the address is the lane's
- * part XOR the value returned, plus `*offset` bytes. */
+/* Splits a swizzled address whose lane part and constant part have no bits in common: the address
+ * is the lane's part XOR the value returned, plus `*offset` bytes. */
 int32_t lower_split_swizzle(const SharedLayout *layout, int32_t row, int32_t byte, int64_t *offset);
 void lower_convert(Lowering *lo, TirOp *op);
 /* Sends elements between the lanes of a warp. */
@@ -404,7 +424,8 @@ void lower_moves(Lowering *lo, TirVal *from, TirVal *to, const LaneMoves *moves)
 void lower_shared_write(Lowering *lo, TirOp *op);
 /* Moves registers of `value` to or from a buffer. */
 void lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base);
-/* Moves columns to a buffer's rows, 16 bytes of a row with an instruction; false: they do not lie so. */
+/* Moves columns to a buffer's rows, 16 bytes of a row with an instruction; false: they do not lie
+ * so. */
 bool lower_columns_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base,
                              int32_t first, int32_t n);
 void lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base,
@@ -420,10 +441,11 @@ void lower_barrier(Lowering *lo);
 /* ---- products (lower_mma.c) ---- */
 
 void lower_mma(Lowering *lo, TirOp *op);
-/* Loads the fragments of loop-invariant operands before the loop, if they fit; how many were kept before. */
+/* Loads the fragments of loop-invariant operands before the loop, if they fit; how many were kept
+ * before. */
 uint32_t lower_keep_operands(Lowering *lo, TirOp *loop);
-/* Drops all but the first `n`: after the loop a product may need the same tile as other fragments (as its other
- * operand, or with another division among the warps). */
+/* Drops all but the first `n`: after the loop a product may need the same tile as other fragments
+ * (as its other operand, or with another division among the warps). */
 void lower_drop_operands(Lowering *lo, uint32_t n);
 
 /* ---- products of warp groups (lower_group.c) ---- */
@@ -437,27 +459,29 @@ void lower_group_mma(Lowering *lo, TirOp *op);
 /* Makes the descriptors of a stage for the products that read it, ahead of the wait for it. */
 void lower_describe_pipeline(Lowering *lo, const TirOp *wait);
 
-/* How far behind its tile's beginning the operand's elements from `inner` on along the contracted dimension lie, which
- * runs along rows in shared memory or across them; from swizzle atom column to swizzle atom column, in 16 bytes. */
+/* How far behind its tile's beginning the operand's elements from `inner` on along the contracted
+ * dimension lie, which runs along rows in shared memory or across them; from swizzle atom column to
+ * swizzle atom column, in 16 bytes. */
 int64_t lower_step_offset(const TirShared *pipeline, bool contiguous, int64_t inner,
                           int64_t *leading);
 
 /* ---- tensor memory (lower_tensor_memory.c) ---- */
 
-/* Before a block's roles meet: warp `warp` of the block allocates; of a role: finds out where; of consumers, at the
- * end: gives it back. */
+/* Before a block's roles meet: warp `warp` of the block allocates; of a role: finds out where; of
+ * consumers, at the end: gives it back. */
 void lower_begin_tmem(Lowering *lo, LirReg warp);
 void lower_find_tmem(Lowering *lo);
 /* .. of a consumer: where its part is; of the mma role the first consumer's. */
 LirReg lower_tmem_part(Lowering *lo);
 void lower_end_tmem(Lowering *lo);
-/* Whether consumers with scores in tensor memory keep bounds of their own over the main loop: registers are short
- * (lower_access.c). */
+/* Whether consumers with scores in tensor memory keep bounds of their own over the main loop:
+ * registers are short (lower_access.c). */
 bool lower_keeps_bounds(const Lowering *lo);
-/* lower_two.c: elements 2p and 2p + 1 of an operation, one of which is `reg`, in one instruction; false: there is
- * none. */
+/* lower_two.c: elements 2p and 2p + 1 of an operation, one of which is `reg`, in one instruction;
+ * false: there is none. */
 bool lower_two(Lowering *lo, const TirOp *op, int32_t reg, Elem two[2]);
-/* lower_exp2.c: whether a polynomial computes elements 2 pair and the next one; two exponentials by it. */
+/* lower_exp2.c: whether a polynomial computes elements 2 pair and the next one; two exponentials by
+ * it. */
 bool lower_is_polynomial(const TirOp *op, int32_t pair);
 void lower_exp2_two(Lowering *lo, const TirOp *op, const LirReg x[2], Elem results[2]);
 /* Adds to two sums; false: likewise. */
@@ -465,8 +489,9 @@ bool lower_add_two(Lowering *lo, Elem *first, Elem *second, const Elem two[2]);
 /* Whether this role fills a pipeline there. */
 bool lower_tmem_fills(const Lowering *lo, const TirShared *pipeline);
 void lower_tmem_mma(Lowering *lo, TirOp *op);
-/* Waits until the next stage is full, or empty.  Says that a stage is full, or empty: when all products issued before have
- * ended, of the mma role; of a consumer when it has loaded what it asked for, or written. */
+/* Waits until the next stage is full, or empty.  Says that a stage is full, or empty: when all
+ * products issued before have ended, of the mma role; of a consumer when it has loaded what it
+ * asked for, or written. */
 void lower_tmem_wait(Lowering *lo, const TirOp *op, bool empty);
 void lower_hand_on(Lowering *lo, const TirOp *op, bool empty);
 /* A role's position in a pipeline; of the mma role in what it has of `consumer`. */
@@ -497,24 +522,25 @@ void lower_delay(Lowering *lo, const TirOp *op);
 void lower_consumer_barrier(Lowering *lo);
 /* lower_next.c: the head of the next tile; NULL when no operation computes it ahead. */
 TileHead *lower_find_head(Lowering *lo);
-/* Finds the head of the first tile; of the next one, if its index has been broadcast by now; and, at the end of a
- * tile, of the next one if it had not been. */
+/* Finds the head of the first tile; of the next one, if its index has been broadcast by now; and,
+ * at the end of a tile, of the next one if it had not been. */
 void lower_find_first(Lowering *lo);
 void lower_next_tile(Lowering *lo);
 /* lower_roles.c: runs `program` for every tile of this block. */
 void lower_tiles(Lowering *lo, TirBlock *program);
-/* lower_producer.c: the producer's warps, which go to `end`; whether the one that is lowered fills a pipeline. */
+/* lower_producer.c: the producer's warps, which go to `end`; whether the one that is lowered fills
+ * a pipeline. */
 void lower_producer(Lowering *lo, LirReg thread, LirReg warp, uint32_t end);
 bool lower_fills(const Lowering *lo, const TirShared *pipeline);
-/* lower_scales.c: how many warps of the producer's group load scales; fills a stage of each pipeline of scales that the block of
- * `op` does. */
+/* lower_scales.c: how many warps of the producer's group load scales; fills a stage of each
+ * pipeline of scales that the block of `op` does. */
 uint32_t lower_scale_warps(const Lowering *lo);
 void lower_load_scales(Lowering *lo, const TirOp *op);
 /* Before and behind all tiles of such a warp. */
 void lower_begin_scales(Lowering *lo);
 void lower_end_scales(Lowering *lo);
-/* Of the mma role: copies the current stage of an operand's scales to tensor memory.  Where an instruction finds those of its step,
- * and what its descriptor says of them. */
+/* Of the mma role: copies the current stage of an operand's scales to tensor memory.  Where an
+ * instruction finds those of its step, and what its descriptor says of them. */
 typedef struct PlacedScales {
     LirReg at;
     int32_t word_columns; /* of the same four scales of all lines */
@@ -524,12 +550,14 @@ PlacedScales lower_place_scales(Lowering *lo, const TirVal *operand);
 LirOperand lower_scales_at(Lowering *lo, const PlacedScales *placed, const MmaForm *form,
                            uint32_t step);
 int64_t lower_scales_described(const MmaForm *form, uint32_t step);
-/* lower_roles.c: finds the tile of a role, and ends the role when there is none; ends a role's tile. */
+/* lower_roles.c: finds the tile of a role, and ends the role when there is none; ends a role's
+ * tile. */
 void lower_tile_head(Lowering *lo, TirOpcode opcode);
 /* The remainder; *rest becomes the quotient. */
 LirReg lower_divide(Lowering *lo, LirReg *rest, LirReg by);
-/* The index on axis `axis`, of extent `count`, that has rank `rank` in the order of tiles.  With a reversed raster it
- * is that of the tile's first program: consumers times the number of tiles from this one to the end. */
+/* The index on axis `axis`, of extent `count`, that has rank `rank` in the order of tiles.  With a
+ * reversed raster it is that of the tile's first program: consumers times the number of tiles from
+ * this one to the end. */
 LirReg lower_index_of_rank(Lowering *lo, uint32_t axis, LirReg rank, LirReg count);
 
 /* Of indices of the other axes whose tiles run together (lower_sections.c). */
@@ -545,7 +573,8 @@ void lower_place_in_sections(Lowering *lo, LirReg tile, uint32_t variable, const
                              LirReg others, const Sections *sections);
 void lower_tile_tail(Lowering *lo, TirOpcode opcode);
 void lower_find_late(Lowering *lo);
-/* Begins the tile with the indices and scalars found ahead.  Returns the predicate that there is no tile. */
+/* Begins the tile with the indices and scalars found ahead.  Returns the predicate that there is no
+ * tile. */
 LirReg lower_take_head(Lowering *lo);
 /* lower_roles.c: the indices of the program from those of the block, or themselves. */
 void lower_set_place(Lowering *lo, uint32_t axis, LirReg index);
@@ -556,29 +585,31 @@ LirReg lower_copy_of(Lowering *lo, LirReg home);
 /* Advances to the next tile, or to the first; returns a word that is 1 when there is none. */
 LirReg lower_count_on(Lowering *lo, bool first);
 void lower_alternate(Lowering *lo);
-/* lower_scheduler.c, of the producer: fetch a tile number from the counter; reset the counter at the end of the
- * launch; broadcast the tile's indices, or (`none`) that there is no further tile. */
+/* lower_scheduler.c, of the producer: fetch a tile number from the counter; reset the counter at
+ * the end of the launch; broadcast the tile's indices, or (`none`) that there is no further
+ * tile. */
 void lower_fetch_tile(Lowering *lo, LirReg drawn);
 void lower_ask_tile(Lowering *lo);
 void lower_take_answer(Lowering *lo, LirReg tile);
 void lower_clear_counter(Lowering *lo, LirReg blocks);
 void lower_tell_tile(Lowering *lo, LirReg none);
-/* Of the others: wait for the broadcast; test whether it is there; read it; wait and read.  The last two return
- * the predicate that there is no further tile. */
+/* Of the others: wait for the broadcast; test whether it is there; read it; wait and read.  The
+ * last two return the predicate that there is no further tile. */
 void lower_await_tile(Lowering *lo);
 LirReg lower_is_told(Lowering *lo);
 LirReg lower_read_tile(Lowering *lo);
 LirReg lower_hear_tile(Lowering *lo);
-/* lower_staging.c.  At the beginning of a consumer: computes the addresses to which its threads write tiles in
- * loops of `block`, and keeps them. */
+/* lower_staging.c.  At the beginning of a consumer: computes the addresses to which its threads
+ * write tiles in loops of `block`, and keeps them. */
 void lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop);
 void lower_staging_write(Lowering *lo, TirOp *op);
 void lower_staging_empty(Lowering *lo);
 void lower_tma_reduce_add(Lowering *lo, TirOp *op);
-/* The program of the warp group behind the consumers', which adds results in tensor memory to memory, or has their sums;
- * `warp`: of the block. */
+/* The program of the warp group behind the consumers', which adds results in tensor memory to
+ * memory, or has their sums; `warp`: of the block. */
 void lower_further_group(Lowering *lo, RoleKind kind, LirReg warp, uint32_t end);
-/* lower_stores.c: stores a tile by TMA, through its staging buffer or over a stage of a pipeline. */
+/* lower_stores.c: stores a tile by TMA, through its staging buffer or over a stage of a
+ * pipeline. */
 void lower_tma_store(Lowering *lo, TirOp *op);
 /* A predicate that is true in one lane of the warp, always the same one. */
 LirReg lower_elect(Lowering *lo);
@@ -587,40 +618,44 @@ void lower_end_tile(Lowering *lo);
 /* The stores that this thread started have arrived. */
 void lower_end_stores(Lowering *lo);
 enum { BOTH_BLOCKS = 3 }; /* of a pair, as a set of bits */
-/* Pairs of blocks: this block's number in the pair, and the synchronisation with the other block at the beginning and
- * at the end. */
+/* Pairs of blocks: this block's number in the pair, and the synchronisation with the other block at
+ * the beginning and at the end. */
 LirReg lower_pair_rank(Lowering *lo);
 bool lower_multiplies_in_pairs(const Lowering *lo);
 /* lower_pair_sums.c: what the reduce roles of a pair add up; the barriers of it */
 void lower_pair_send(Lowering *lo, TirOp *op);
-/* Behind `done` of `of` additions of what a pair does not add up: sends what is due by then; `done` 0: a branch begins that has
- * all of them. */
+/* Behind `done` of `of` additions of what a pair does not add up: sends what is due by then; `done`
+ * 0: a branch begins that has all of them. */
 void lower_send_between(Lowering *lo, int32_t done, int32_t of);
 void lower_pair_sum(Lowering *lo, TirOp *op);
 void lower_init_sent(Lowering *lo);
-/* The index of this block of a pair's, where two blocks multiply together that of its first program, from the pair's. */
+/* The index of this block of a pair's, where two blocks multiply together that of its first
+ * program, from the pair's. */
 LirReg lower_pair_block(Lowering *lo, LirReg pair);
 /* Where they do: the program of consumer `own`, from the block's first one. */
 LirReg lower_pair_program(Lowering *lo, LirReg first, LirReg own);
 void lower_begin_pairs(Lowering *lo);
 void lower_end_pairs(Lowering *lo);
 Elem lower_lane_grid(Lowering *lo, uint32_t axis);
-/* The index of the block's first program: what TIR_GRID_FIRST `op` reads where tiles are counted from the end. */
+/* The index of the block's first program: what TIR_GRID_FIRST `op` reads where tiles are counted
+ * from the end. */
 Elem lower_first_program(Lowering *lo, const TirOp *op);
 /* The size of a tensor's dimension. */
 Elem lower_dim_size(Lowering *lo, const TirTensor *tensor, uint32_t dim);
-/* Whether a value may be smaller than in any program because a consumer lies before the beginning of its axis
- * (reversed raster) and the value depends on the index. */
+/* Whether a value may be smaller than in any program because a consumer lies before the beginning
+ * of its axis (reversed raster) and the value depends on the index. */
 bool lower_may_lie_in_front(const Lowering *lo, const TirVal *value);
 
 /* ---- tensor maps and boxes (lower_boxes.c) ---- */
 
-/* Elements of the last dimension that one copy brings: a swizzle atom column's, or all of a vector. */
+/* Elements of the last dimension that one copy brings: a swizzle atom column's, or all of a
+ * vector. */
 int32_t lower_atom_width(const TirShared *shared);
-/* The address of a tensor map: lo->maps[shared->id] has the names for copies to a pipeline, or from a staging buffer. */
+/* The address of a tensor map: lo->maps[shared->id] has the names for copies to a pipeline, or from
+ * a staging buffer. */
 LirReg lower_map_address(Lowering *lo, const char *name);
-/* Where the box of a copy, a store or an addition lies in the tensor; coordinates from the innermost
- * dimension of the tensor map out. */
+/* Where the box of a copy, a store or an addition lies in the tensor; coordinates from the
+ * innermost dimension of the tensor map out. */
 typedef struct LowerBox {
     uint32_t rank;
     Elem at[BOX_RANK];
@@ -629,19 +664,21 @@ typedef struct LowerBox {
     int32_t rows;
     uint32_t ended; /* the number of that dimension in the map */
     Elem end, size;
-    /* lower_end_box: whether some elements lie in the tensor, and before the end; for a load, whether some do and some do
-     * not; else its place along `ended` for a map with each dimension once: where it begins, or behind the tensor */
+    /* lower_end_box: whether some elements lie in the tensor, and before the end; for a load,
+     * whether some do and some do not; else its place along `ended` for a map with each dimension
+     * once: where it begins, or behind the tensor */
     LirReg some;
     Elem whole;
     LirReg inside; /* .. whether it begins in its tensor: at `start` */
     Elem start;
 } LowerBox;
 
-/* A box that may begin before its tensor.  A map with its dimension twice has no place before it, but the tensor's own has, for a
- * load: `whole`, if the box ends behind the program's end of it.  Where `by_lines` holds it goes by lines of shared memory, of 128
- * bytes, of which each ends at one side at most; and so does what is written: boxes of stores must not begin before their
- * tensor (CUDA C++ Programming Guide, "Tensor Memory Access").  In the loop over lines `line` is the box of line number
- * `number`; `there`: whether its row is to be written, if it is one.
+/* A box that may begin before its tensor.  A map with its dimension twice has no place before it,
+ * but the tensor's own has, for a load: `whole`, if the box ends behind the program's end of it.
+ * Where `by_lines` holds it goes by lines of shared memory, of 128 bytes, of which each ends at one
+ * side at most; and so does what is written: boxes of stores must not begin before their tensor
+ * (CUDA C++ Programming Guide, "Tensor Memory Access").  In the loop over lines `line` is the box
+ * of line number `number`; `there`: whether its row is to be written, if it is one.
  *
  *     begin_before   a load asks for `whole`, but where by_lines holds
  *     begin_lines    all ask for `line`
@@ -665,21 +702,24 @@ bool lower_begin_before(Lowering *lo, const TirOp *op, const LowerBox *box, BoxB
 void lower_begin_lines(Lowering *lo, const TirOp *op, const LowerBox *box, BoxBefore *before);
 void lower_begin_within(Lowering *lo, const BoxBefore *before);
 void lower_end_within(Lowering *lo, const BoxBefore *before);
-/* The predicate box->some for the swizzle atom column that begins `column` after the box's beginning; 0: always. */
+/* The predicate box->some for the swizzle atom column that begins `column` after the box's
+ * beginning; 0: always. */
 LirReg lower_box_some(Lowering *lo, const TirOp *op, const LowerBox *box, int32_t column);
-/* The coordinates of the swizzle atom column that begins `column` behind the box's beginning; how many. */
+/* The coordinates of the swizzle atom column that begins `column` behind the box's beginning; how
+ * many. */
 uint32_t lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column,
                                LirOperand *operands);
 
-/* Of instructions on boxes, which stand by their dimensions: the one of `rank`, of which the first has one. */
+/* Of instructions on boxes, which stand by their dimensions: the one of `rank`, of which the first
+ * has one. */
 static inline LirOpcode
 lower_of_rank(LirOpcode of_one, uint32_t rank)
 {
     return (LirOpcode)(of_one + rank - 1);
 }
 
-/* lower_stores.c: asks, where `asks` holds, for a swizzle atom column of a tile to be stored or added, from `from` on;
- * by instructions of the box's rank. */
+/* lower_stores.c: asks, where `asks` holds, for a swizzle atom column of a tile to be stored or
+ * added, from `from` on; by instructions of the box's rank. */
 void lower_ask_for_column(Lowering *lo, const TirOp *op, LirOpcode of_one, const LowerBox *box,
                           LirReg asks, int32_t column, Elem from);
 
@@ -687,7 +727,8 @@ void lower_ask_for_column(Lowering *lo, const TirOp *op, LirOpcode of_one, const
 
 void lower_consumer_wait(Lowering *lo, TirOp *op);
 void lower_consumer_release(Lowering *lo, TirOp *op);
-/* Makes ptxas compute half of `value` before what comes next; else it would move that arithmetic below. */
+/* Makes ptxas compute half of `value` before what comes next; else it would move that arithmetic
+ * below. */
 void lower_hold(Lowering *lo, TirVal *value);
 void lower_tma_load(Lowering *lo, TirOp *op);
 /* The cursors of all pipelines for the role being lowered, at the first stages. */
@@ -712,7 +753,8 @@ LirReg lower_zero(Lowering *lo);
 
 /* ---- global memory (lower_memory.c) ---- */
 
-/* Of threads that hold copies of the same elements, the predicate of the one that stores; 0: no copies. */
+/* Of threads that hold copies of the same elements, the predicate of the one that stores; 0: no
+ * copies. */
 LirReg lower_first_copy(Lowering *lo, const Layout *layout);
 void lower_load(Lowering *lo, TirOp *op);
 void lower_store(Lowering *lo, TirOp *op);

@@ -1,7 +1,9 @@
-/* lower_access.c - the addresses of a tile in global memory, and predicates that its elements exist.
+/* lower_access.c - the addresses of a tile in global memory, and predicates that its elements
+ * exist.
  *
- * Elements outside the tensor load as zero and are not stored, and so are elements past a limit (TirLimit),
- * wherever the tensor ends.  A scalar index outside its dimension puts the whole tile outside.
+ * Elements outside the tensor load as zero and are not stored, and so are elements past a limit
+ * (TirLimit), wherever the tensor ends.  A scalar index outside its dimension puts the whole tile
+ * outside.
  */
 #include "compiler/lower/lower_access.h"
 
@@ -98,7 +100,8 @@ is_multiple(const TirFn *fn, uint32_t size, int64_t n)
     return false;
 }
 
-/* Whether a range is one of those that a grid axis counts, of which the last one ends where its dimension does. */
+/* Whether a range is one of those that a grid axis counts, of which the last one ends where its
+ * dimension does. */
 static bool
 known_whole(const Lowering *lo, const TirTensor *tensor, const TirDims *d)
 {
@@ -158,8 +161,9 @@ lower_keeps_bounds(const Lowering *lo)
            tir_consumers(lo->fn->plan) > 1 && tir_length_axis(lo->fn) < lo->fn->grid.n;
 }
 
-/* ptxas 12.8 makes of an index that is shifted, widened and multiplied one shift of what the index is made of, and keeps that over the loop
- * beside the index: where registers are short, one that has been widened already is used; 0: it has not. */
+/* ptxas 12.8 makes of an index that is shifted, widened and multiplied one shift of what the index
+ * is made of, and keeps that over the loop beside the index: where registers are short, one that
+ * has been widened already is used; 0: it has not. */
 static LirReg
 made_wide(const Lowering *lo, LirReg index)
 {
@@ -261,7 +265,8 @@ add_limits(Access *access)
     }
 }
 
-/* A predicate that `count` neighbours from `place` on are before all limits of an axis; 0: they always are. */
+/* A predicate that `count` neighbours from `place` on are before all limits of an axis; 0: they
+ * always are. */
 static LirReg
 limit_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count)
 {
@@ -533,8 +538,8 @@ access_known_guard(Lowering *lo, const Axis *axis, KnownGuards *known, Elem lane
     return guard;
 }
 
-/* A predicate that no limit of an axis leaves out an element; 0: there are no limits.  The last element of a pack is
- * the last one of each part. */
+/* A predicate that no limit of an axis leaves out an element; 0: there are no limits.  The last
+ * element of a pack is the last one of each part. */
 static LirReg
 whole_limits(Lowering *lo, const Axis *axis)
 {

@@ -1,4 +1,5 @@
-/* lower_access.h - a tile of a tensor in global memory: its address, and which of its elements exist.
+/* lower_access.h - a tile of a tensor in global memory: its address, and which of its elements
+ * exist.
  *
  * An address is a base (the tensor, the scalar indices, the starts of the ranges), a part that
  * depends on the thread, and constants.
@@ -20,7 +21,8 @@ typedef struct Part {
     bool full, not_negative;
 } Part;
 
-/* Element r is left out when r / inner % length (r itself, when `part` has no rows) is at least `count`. */
+/* Element r is left out when r / inner % length (r itself, when `part` has no rows) is at least
+ * `count`. */
 typedef struct Limit {
     TirIndex part;
     Elem count;
@@ -35,7 +37,8 @@ typedef struct Axis {
     TirVal *start;  /* NULL: 0 */
     LirReg stride;  /* bytes, b64; 0: contiguous */
     Elem size;      /* of the dimension */
-    bool full; /* always inside: the whole of a compile-time extent, or as the launcher has checked */
+    /* always inside: the whole of a compile-time extent, or as the launcher has checked */
+    bool full;
     bool not_negative; /* the start is known to be >= 0 */
     bool counts_up;    /* .. in all consumers that have a program */
     uint32_t n_parts;  /* 0: a range, or all of a dimension */
@@ -44,8 +47,8 @@ typedef struct Axis {
     Limit *limits;
 } Axis;
 
-/* A dimension of the tensor in which each element has a place of its own: what it adds to an address, and whether it
- * lies inside, is found register by register. */
+/* A dimension of the tensor in which each element has a place of its own: what it adds to an
+ * address, and whether it lies inside, is found register by register. */
 typedef struct PlaceList {
     TirVal *places;
     uint32_t axis; /* of the tile; of a tile of places the first */
@@ -79,8 +82,8 @@ Term access_term(Lowering *lo, Elem index, LirReg stride, int32_t bytes);
 LirReg access_plus(Lowering *lo, LirReg sum, Term term);
 /* Both predicates; 0 is always true. */
 LirReg access_both(Lowering *lo, LirReg a, LirReg b);
-/* Elements that an instruction moves of rows that begin at multiples of `align` bytes, where the tile begins at a multiple of `start`
- * elements of one. */
+/* Elements that an instruction moves of rows that begin at multiples of `align` bytes, where the
+ * tile begins at a multiple of `start` elements of one. */
 int32_t access_vector_length(const Access *access, const Layout *layout, uint32_t align,
                              int64_t start);
 /* The address of a tensor, and the bytes from one index of a dimension to the next. */
@@ -88,11 +91,11 @@ LirReg access_pointer(Lowering *lo, const TirTensor *tensor);
 LirReg access_stride(Lowering *lo, const TirTensor *tensor, uint32_t dim);
 /* Takes an access apart. */
 Access access_begin(Lowering *lo, TirOp *op);
-/* Where a scalar index is out of range the tensor has no rows: one test of a row takes the place of all, and what it
- * depends on besides the row is computed outside loops. */
+/* Where a scalar index is out of range the tensor has no rows: one test of a row takes the place of
+ * all, and what it depends on besides the row is computed outside loops. */
 void access_count_no_rows(Access *access);
-/* The predicate that lane + constant, and the `count` - 1 indices after it, lie inside both the tensor and the
- * tile; 0: they always do. */
+/* The predicate that lane + constant, and the `count` - 1 indices after it, lie inside both the
+ * tensor and the tile; 0: they always do. */
 LirReg access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count,
                          int32_t extent);
 /* What that gave in a region: while it is open, all of it would be found again. */
@@ -107,20 +110,24 @@ enum { KNOWN_GUARDS = 16 };
 typedef struct KnownGuards {
     KnownGuard at[KNOWN_GUARDS];
     KnownGuard
-        rest; /* in place of a guard, elements behind the thread's first place, which guards compare with */
+        /* in place of a guard, elements behind the thread's first place, which guards compare
+         * with */
+        rest;
 } KnownGuards;
 
-/* The same, for registers of a tile, of which each row and each column asks the same again; `known`: of this axis and lane. */
+/* The same, for registers of a tile, of which each row and each column asks the same again;
+ * `known`: of this axis and lane. */
 LirReg access_known_guard(Lowering *lo, const Axis *axis, KnownGuards *known, Elem lane,
                           int32_t constant, int32_t count, int32_t extent);
-/* Whether the axis has limits besides the end of the tensor; whether one of them is of a part of a pack. */
+/* Whether the axis has limits besides the end of the tensor; whether one of them is of a part of a
+ * pack. */
 bool access_is_cut(const Axis *axis);
 bool access_is_cut_by_parts(const Axis *axis);
-/* The uniform predicate that the whole tile lies inside the tensor; 0: it always does.  `testable` is set to
- * whether such a test exists. */
+/* The uniform predicate that the whole tile lies inside the tensor; 0: it always does.  `testable`
+ * is set to whether such a test exists. */
 LirReg access_tile_guard(Lowering *lo, const Access *access, bool *testable);
-/* The address of a register's element by its places, from that by all else on; and the predicate that they lie inside.
- * `layout`: of the tile. */
+/* The address of a register's element by its places, from that by all else on; and the predicate
+ * that they lie inside. `layout`: of the tile. */
 LirReg access_place(Access *access, const Layout *layout, int32_t reg, LirReg base);
 LirReg access_place_guard(Access *access, const Layout *layout, int32_t reg);
 /* Where element `row` of a pack lies, from the address of the first on. */

@@ -1,5 +1,5 @@
-/* lower_addition.c - what adds elements to memory, in one instruction or by exchanging a word until nobody came between;
- * atomic statements that give what was there.
+/* lower_addition.c - what adds elements to memory, in one instruction or by exchanging a word until
+ * nobody came between; atomic statements that give what was there.
  */
 #include "compiler/lower/lower_access.h"
 #include "compiler/target.h"
@@ -114,7 +114,8 @@ fetch_by(Lowering *lo, LirOpcode op, LirReg was, LirOperand address, LirOperand 
     lir_emit(&lo->b, op, 1, 3, operands)->guard = guard;
 }
 
-/* Floats are compared as integers, as raise_single in lower_memory.c does; a NaN becomes what changes nothing. */
+/* Floats are compared as integers, as raise_single in lower_memory.c does; a NaN becomes what
+ * changes nothing. */
 static void
 fetch_most(Lowering *lo, bool most, LirReg was, LirOperand address, Elem elem, LirReg guard)
 {

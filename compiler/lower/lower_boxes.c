@@ -28,7 +28,8 @@ typedef struct MapForm {
     bool ends, line;
 } MapForm;
 
-/* The box of a copy: a swizzle atom column's width along the last dimension, the tile's rows along the other. */
+/* The box of a copy: a swizzle atom column's width along the last dimension, the tile's rows along
+ * the other. */
 static LirTensorMap
 map_of(const Lowering *lo, const TirOp *copy, MapForm form)
 {
@@ -127,8 +128,8 @@ add_maps_of(Lowering *lo, const TirBlock *block)
 
 /* ---- boxes ---- */
 
-/* A box may begin in front of a tensor where it is read, not where it is written: what a consumer without a
- * program writes, which is nothing, lies behind. */
+/* A box may begin in front of a tensor where it is read, not where it is written: what a consumer
+ * without a program writes, which is nothing, lies behind. */
 static Elem
 past_the_end(Lowering *lo, Elem place, Elem size)
 {
@@ -216,14 +217,16 @@ end_at(Lowering *lo, const TirOp *op, LowerBox *box, LirReg start, LirReg end)
     box->at[box->rank++] = elem_reg(lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(last), lir_int(0)));
 }
 
-/* A box ends where its tensor does, and where its program says.  The map has the latter's dimension twice: with no
- * more elements than the box, where c of them lie inside if it begins at box - c, and with those of the tensor, one box
- * further back in memory, where it begins at the end of the c elements: so element i is that of the tensor with
- * index end - c + i.  In front of the tensor nothing is read or written.
+/* A box ends where its tensor does, and where its program says.  The map has the latter's dimension
+ * twice: with no more elements than the box, where c of them lie inside if it begins at box - c,
+ * and with those of the tensor, one box further back in memory, where it begins at the end of the c
+ * elements: so element i is that of the tensor with index end - c + i.  In front of the tensor
+ * nothing is read or written.
  *
- * The memory where such a map begins belongs to others, or is not there, and the GPU asks for it when no element of
- * a box lies inside of the map: CUDA_ERROR_ILLEGAL_ADDRESS, seen on an H200 (docs/lab/places.md).  So a load whose box is empty
- * goes by the tensor's own map, and one whose box is whole, too; and nothing is stored from an empty one. */
+ * The memory where such a map begins belongs to others, or is not there, and the GPU asks for it
+ * when no element of a box lies inside of the map: CUDA_ERROR_ILLEGAL_ADDRESS, seen on an H200
+ * (docs/lab/places.md).  So a load whose box is empty goes by the tensor's own map, and one whose
+ * box is whole, too; and nothing is stored from an empty one. */
 void
 lower_end_box(Lowering *lo, const TirOp *op, LowerBox *box)
 {

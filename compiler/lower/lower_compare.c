@@ -1,12 +1,14 @@
 /* lower_compare.c - comparisons of i32.
  *
- * An element is a register and a constant, so that neighbours of a tile share the register.  Where no value can overflow
- * (range.h), the registers are subtracted, once for all neighbours, and the constants of both sides are one:
+ * An element is a register and a constant, so that neighbours of a tile share the register.  Where
+ * no value can overflow (range.h), the registers are subtracted, once for all neighbours, and the
+ * constants of both sides are one:
  *
  *     r + 3 < q + 8   ->   r - q < 5
  *
- * Where the difference may be no i32 it saturates: it is compared with a small integer, and beyond i32 it is still less or
- * greater than that.  Where a register alone may have overflowed, as of (x - 10) + y, both sides are made as they are written.
+ * Where the difference may be no i32 it saturates: it is compared with a small integer, and beyond
+ * i32 it is still less or greater than that.  Where a register alone may have overflowed, as of (x
+ * - 10) + y, both sides are made as they are written.
  */
 #include "compiler/lower/lower.h"
 #include "compiler/passes/util/linear.h"

@@ -40,8 +40,8 @@ limited_rest(Lowering *lo, const Axis *col, uint32_t k, Elem column, LirReg rest
     return lir_op2(&lo->b, LIR_MIN_S32, LIR_B32, lir_reg(end), lir_reg(rest));
 }
 
-/* Bytes of chunk `first + chunk` inside the tile.  A copy must not read more, since there may be no memory behind
- * a tensor's last row; the rest of the chunk is filled with zeros. */
+/* Bytes of chunk `first + chunk` inside the tile.  A copy must not read more, since there may be no
+ * memory behind a tensor's last row; the rest of the chunk is filled with zeros. */
 static LirOperand
 tile_bytes(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, Elem chunk)
 {
@@ -76,7 +76,8 @@ inside_bytes(Lowering *lo, const CopyPlan *plan, int32_t first, Elem chunk, LirO
 
     for (uint32_t k = 0; k < col->n_limits; k++)
         rest = limited_rest(lo, col, k, column, rest);
-    /* at most a chunk before it is counted in bytes: a loop that hides all begins near 2^31, and sizes end there */
+    /* at most a chunk before it is counted in bytes: a loop that hides all begins near 2^31, and
+     * sizes end there */
     int32_t most = in_tile.kind == LIR_INT ? (int32_t)in_tile.integer : plan->chunk;
     rest = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(rest), lir_int(0));
     rest = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(rest), lir_int(most / bytes));

@@ -1,7 +1,8 @@
 /* lower_early.c - what is made of a branch's results begins before the branch.
  *
- * A branch that rows decide by a vote is taken seldom, and the vote waits for all elements of a tile.  Where the other side leaves
- * everything as it was, what a thread makes of the results for another role is begun with what they would be there:
+ * A branch that rows decide by a vote is taken seldom, and the vote waits for all elements of a
+ * tile.  Where the other side leaves everything as it was, what a thread makes of the results for
+ * another role is begun with what they would be there:
  *
  *     before the branch    the first elements, of the results as the other side leaves them
  *     the side taken       .. again, of its own results
@@ -15,7 +16,8 @@
 
 enum { MOST_EARLY = 20, DEEPEST = 12 };
 
-/* Whether `value` is made when asked for of the branch's results (*of_results), and of what stands before it. */
+/* Whether `value` is made when asked for of the branch's results (*of_results), and of what stands
+ * before it. */
 static bool
 is_made_of(const TirOp *branch, const TirVal *value, uint32_t depth, bool *of_results)
 {
@@ -41,8 +43,9 @@ is_made_of(const TirOp *branch, const TirVal *value, uint32_t depth, bool *of_re
     return true;
 }
 
-/* What is written for another role first behind the branch, before it is rounded; NULL: it is not made of the results, or
- * nobody waits for it: what lies over a result is in the way of the next product. */
+/* What is written for another role first behind the branch, before it is rounded; NULL: it is not
+ * made of the results, or nobody waits for it: what lies over a result is in the way of the next
+ * product. */
 static TirVal *
 written_behind(const Lowering *lo, const TirOp *branch)
 {
@@ -77,7 +80,8 @@ leaves_all(const TirOp *branch)
     return all;
 }
 
-/* Has the elements of the results stand for other values, or for what they were before; these are left in `before`. */
+/* Has the elements of the results stand for other values, or for what they were before; these are
+ * left in `before`. */
 static void
 exchange_results(Lowering *lo, TirOp *branch, Elem **before, bool back)
 {
@@ -96,7 +100,8 @@ exchange_results(Lowering *lo, TirOp *branch, Elem **before, bool back)
     }
 }
 
-/* Makes the elements, which are forgotten again: those of other values that they are made of, too. */
+/* Makes the elements, which are forgotten again: those of other values that they are made of,
+ * too. */
 static void
 make_elements(Lowering *lo, const Early *early, const TirBlock *inside)
 {

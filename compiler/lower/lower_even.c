@@ -1,9 +1,10 @@
-/* lower_even.c - rows that begin and end between vectors: how many elements an access has at once, and a program for launches
- * of which all rows do.
+/* lower_even.c - rows that begin and end between vectors: how many elements an access has at once,
+ * and a program for launches of which all rows do.
  *
- * Nothing promises where rows begin and end, but mostly it is at 16 bytes.  One test of the parameters, at the beginning of a kernel,
- * leads to a program of vectors alone: what else there is for each access would lie between what runs, and an instruction cache
- * that holds nothing of a kernel waits for memory at each place that it jumps to.
+ * Nothing promises where rows begin and end, but mostly it is at 16 bytes.  One test of the
+ * parameters, at the beginning of a kernel, leads to a program of vectors alone: what else there is
+ * for each access would lie between what runs, and an instruction cache that holds nothing of a
+ * kernel waits for memory at each place that it jumps to.
  */
 #include "compiler/ir/tir_walk.h"
 #include "compiler/lower/lower_access.h"
@@ -11,9 +12,10 @@
 
 enum { WORD_BYTES = 4, MOST_SHIFT = 4 /* ACCESS_BYTES is 1 << 4 */ };
 
-/* Words of a tile up to which a thread has little code for it.  Then a program of vectors pays only where several tiles are loaded, computed
- * and stored: it issues all loads at once.  (H200: programs for tiles of 16 words with reductions or transposes gained nothing, and lost 5 %
- * of the time of transposes.) */
+/* Words of a tile up to which a thread has little code for it.  Then a program of vectors pays only
+ * where several tiles are loaded, computed and stored: it issues all loads at once.  (H200:
+ * programs for tiles of 16 words with reductions or transposes gained nothing, and lost 5 % of the
+ * time of transposes.) */
 enum { FEW_WORDS = 16 };
 
 int32_t
@@ -44,7 +46,8 @@ access_vector_length(const Access *access, const Layout *layout, uint32_t align,
     return vector;
 }
 
-/* Whether a tile begins at a multiple of `n` elements where the sizes that it is made of are such. */
+/* Whether a tile begins at a multiple of `n` elements where the sizes that it is made of are
+ * such. */
 static bool
 begins_evenly(const TirVal *start, int32_t n)
 {
@@ -100,7 +103,8 @@ lower_even_vector(const Lowering *lo, const TirOp *op, uint32_t unit)
     return even ? n : 0;
 }
 
-/* Bits that are zero where rows are even, by the logarithm of the bytes at whose multiples they begin and end. */
+/* Bits that are zero where rows are even, by the logarithm of the bytes at whose multiples they
+ * begin and end. */
 typedef struct EvenBits {
     Lowering *lo;
     uint32_t unit;
@@ -168,8 +172,8 @@ add_access(EvenBits *bits, const TirOp *op)
 
 /* ---- words of a row side by side ---- */
 
-/* `layout` with the words of a lane's run of a row dealt out to the lanes beside it; NULL: there are none of either.  `word`: elements
- * of one. */
+/* `layout` with the words of a lane's run of a row dealt out to the lanes beside it; NULL: there
+ * are none of either.  `word`: elements of one. */
 static const Layout *
 deal_words(Arena *arena, const Layout *layout, int32_t word)
 {
@@ -193,7 +197,8 @@ deal_words(Arena *arena, const Layout *layout, int32_t word)
     return dealt;
 }
 
-/* What was made of `from` for a value of this layout and type, made of `to`; NULL: it was made otherwise. */
+/* What was made of `from` for a value of this layout and type, made of `to`; NULL: it was made
+ * otherwise. */
 static const Layout *
 made_alike(Arena *arena, const TirVal *value, const Layout *from, const Layout *to)
 {
@@ -264,7 +269,9 @@ uint32_t
 lower_least_even(const Lowering *lo)
 {
     int32_t open = 0,
-            most = 0; /* registers of tiles whose rows' ends only the launch says, less those of others; words of one */
+            /* registers of tiles whose rows' ends only the launch says, less those of others; words
+             * of one */
+        most = 0;
     bool streams = lo->px->target->streams_even_rows && lo->fn->shared_bytes == 0;
     uint32_t loads = 0;
 

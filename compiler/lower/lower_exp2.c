@@ -1,17 +1,19 @@
-/* lower_exp2.c - exponentials by a polynomial, two elements in an instruction (passes/schedule/split_exp2.c).
+/* lower_exp2.c - exponentials by a polynomial, two elements in an instruction
+ * (passes/schedule/split_exp2.c).
  *
  *     n = floor(x);  2^x = 2^n p(x - n),  p a polynomial of degree 5 for 2^f, 0 <= f <= 1
  *
- * Adding 3 * 2^22, rounded down, makes an integer, which is in the low bits of the sum then; with the bias of exponents added
- * too, and shifted to their place, they are the bits of 2^n.  The relative error is at most 1.6e-7; that of the hardware's ex2
- * is 2^-22 or 2.38e-7.  2^0 is 1.
+ * Adding 3 * 2^22, rounded down, makes an integer, which is in the low bits of the sum then; with
+ * the bias of exponents added too, and shifted to their place, they are the bits of 2^n.  The
+ * relative error is at most 1.6e-7; that of the hardware's ex2 is 2^-22 or 2.38e-7.  2^0 is 1.
  *
- * Right for any x: below -126 it is 0, as ex2.approx.ftz has it, since -127 <= x is seen to, for which the bits are 0.  From 128
- * on it is infinity, since x <= 128 is, whose bits are those of infinity, and p(0) is 1; where that is known
- * (passes/rewrite/bound_exp2.c) it is not asked for.  A NaN stays one: 2^n is a factor, since bits that are added to a NaN's
- * would make a number.
+ * Right for any x: below -126 it is 0, as ex2.approx.ftz has it, since -127 <= x is seen to, for
+ * which the bits are 0.  From 128 on it is infinity, since x <= 128 is, whose bits are those of
+ * infinity, and p(0) is 1; where that is known (passes/rewrite/bound_exp2.c) it is not asked for.
+ * A NaN stays one: 2^n is a factor, since bits that are added to a NaN's would make a number.
  *
- * The last quarter of a thread's elements is computed by the hardware: what they go to waits for them.
+ * The last quarter of a thread's elements is computed by the hardware: what they go to waits for
+ * them.
  */
 #include "compiler/lower/lower.h"
 

@@ -1,15 +1,17 @@
 /* lower_float8.c - floats of 8 bits: casts, and words of them as they are.
  *
- * They have no arithmetic.  Casts go through f32, by instructions in pairs where the target has them, else by arithmetic
- * that takes digits and range from the table of types.  All else moves codes, the 8 bits of an element, which keeps
- * infinities and NaNs as they are; a cast to such a type never makes an infinity.
+ * They have no arithmetic.  Casts go through f32, by instructions in pairs where the target has
+ * them, else by arithmetic that takes digits and range from the table of types.  All else moves
+ * codes, the 8 bits of an element, which keeps infinities and NaNs as they are; a cast to such a
+ * type never makes an infinity.
  */
 #include <math.h>
 
 #include "compiler/lower/lower.h"
 
-/* Selectors of prmt: byte 0 of two words; the lower halves of two words; byte 0 of the first word below bytes of the second;
- * bytes 0 and 1 of the first word, each above one of the second, and from pair to pair. */
+/* Selectors of prmt: byte 0 of two words; the lower halves of two words; byte 0 of the first word
+ * below bytes of the second; bytes 0 and 1 of the first word, each above one of the second, and
+ * from pair to pair. */
 enum {
     TWO_BYTES = 0x0040,
     TWO_HALVES = 0x5410,
@@ -120,8 +122,9 @@ power_code(Lowering *lo, LirReg number)
     return elem_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(0), lir_reg(code), lir_reg(least)));
 }
 
-/* Adding a number whose last digit is the last one that is kept rounds to it, also where digits are lost below the least
- * normal number; what is left has the code's digits at the top of its fraction once its exponent is shifted. */
+/* Adding a number whose last digit is the last one that is kept rounds to it, also where digits are
+ * lost below the least normal number; what is left has the code's digits at the top of its fraction
+ * once its exponent is shifted. */
 static Elem
 rounded_code(Lowering *lo, DType dtype, LirReg number)
 {

@@ -1,11 +1,12 @@
 /* lower_group.c - products of warp groups (wgmma): operands described in shared memory or held in
- * registers, results in registers that keep their names.  A product of several blocks of 64 rows is an
- * instruction for each block and step.
+ * registers, results in registers that keep their names.  A product of several blocks of 64 rows is
+ * an instruction for each block and step.
  *
- * A wgmma runs on after its instruction.  Its accumulator must be neither read nor written until a wait, and
- * ptxas serialises all products of a kernel in which an accumulator is copied.  So every chain of values that
- * a product adds to lives in one set of registers, its home (passes/util/acc_classes.c finds them).  Words of a left
- * operand in registers that something else accesses meanwhile are copied in the end (ir/lir_fragments.c).
+ * A wgmma runs on after its instruction.  Its accumulator must be neither read nor written until a
+ * wait, and ptxas serialises all products of a kernel in which an accumulator is copied.  So every
+ * chain of values that a product adds to lives in one set of registers, its home
+ * (passes/util/acc_classes.c finds them).  Words of a left operand in registers that something else
+ * accesses meanwhile are copied in the end (ir/lir_fragments.c).
  *
  * PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions": register
  * fragments, "Matrix Descriptor Format", "Strides", "Shared Memory Matrix Layout".
@@ -57,8 +58,8 @@ lower_has_home(const Lowering *lo, const TirVal *value)
     return lo->homes != NULL && lo->homes[value->id] != NULL;
 }
 
-/* Evaluates a value now, because the home of an operand is about to receive another value.  A value that only
- * renames registers of the home is copied from them. */
+/* Evaluates a value now, because the home of an operand is about to receive another value.  A value
+ * that only renames registers of the home is copied from them. */
 void
 lower_at_once(Lowering *lo, TirVal *value)
 {
@@ -99,8 +100,8 @@ role_form(const Lowering *lo, const TirOp *mma)
                            mma->args[mma->swap_ab ? 0 : 1]->type.dtype);
 }
 
-/* The high word of a descriptor: 8 rows of a swizzle atom column from one matrix to the next; the swizzle, in bits 62
- * and 63: 1, 2, 3 for rows of 128, 64, 32 bytes. */
+/* The high word of a descriptor: 8 rows of a swizzle atom column from one matrix to the next; the
+ * swizzle, in bits 62 and 63: 1, 2, 3 for rows of 128, 64, 32 bytes. */
 static int64_t
 descriptor_high(const SharedLayout *layout)
 {
@@ -144,8 +145,8 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
     return operand;
 }
 
-/* The descriptor of an operand `offset` bytes behind `base`, which is in units of 16 bytes; `anew`: for
- * the next product alone. */
+/* The descriptor of an operand `offset` bytes behind `base`, which is in units of 16 bytes; `anew`:
+ * for the next product alone. */
 static LirReg
 descriptor_at(Lowering *lo, const SharedLayout *layout, LirReg base, int64_t offset,
               int32_t leading, bool anew)
@@ -252,9 +253,9 @@ share_bytes(const TirOp *read, int32_t atom_column)
                                      : bytes_of(read->shared, share.dim[1]);
 }
 
-/* The same for the parts of all consumers, one after the other along the contracted dimension: those of
- * an exchange buffer side by side, those of a pipeline stacked; of one of them this consumer's share only.  Or for
- * this consumer's own part of what it exchanges. */
+/* The same for the parts of all consumers, one after the other along the contracted dimension:
+ * those of an exchange buffer side by side, those of a pipeline stacked; of one of them this
+ * consumer's share only.  Or for this consumer's own part of what it exchanges. */
 static LirReg *
 describe_coop_k(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32_t end,
                 int32_t block)
@@ -300,11 +301,13 @@ describe_coop_k(Lowering *lo, const GroupOperand *operand, uint32_t first, uint3
     return out;
 }
 
-/* The most steps whose descriptors are made ahead of the product.  They occupy uniform registers, of which a
- * warp has 63; when these run out, ptxas does not move the descriptors down but uses vector registers. */
+/* The most steps whose descriptors are made ahead of the product.  They occupy uniform registers,
+ * of which a warp has 63; when these run out, ptxas does not move the descriptors down but uses
+ * vector registers. */
 enum { MOST_AHEAD = 8 };
 
-/* Products in `block` and the blocks in it that read `pipeline`; the wait of another stage ends it. */
+/* Products in `block` and the blocks in it that read `pipeline`; the wait of another stage ends
+ * it. */
 static void
 describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared *pipeline)
 {
@@ -339,8 +342,9 @@ lower_describe_pipeline(Lowering *lo, const TirOp *wait)
     uint32_t at = 0;
 
     cursor->described[0] = cursor->described[1] = NULL;
-    /* When registers are short, only what pays is kept over the loop: not the descriptors of the loop's own
-     * stages, which are read once, nor those of the several operands of a cooperative-K product. */
+    /* When registers are short, only what pays is kept over the loop: not the descriptors of the
+     * loop's own stages, which are read once, nor those of the several operands of a cooperative-K
+     * product. */
     const TirOp *loop = wait->parent->owner;
     if (tir_role(lo->fn->plan, ROLE_CONSUMER)->pressure > 0 &&
         (tir_has_coop_k(lo->fn) || (loop != NULL && loop->op == TIR_FOR)))

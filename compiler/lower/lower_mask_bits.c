@@ -1,12 +1,14 @@
 /* lower_mask_bits.c - masks of a row in one thread: conditions are bits of a word.
  *
- * Where a thread holds neighbours of a row and a condition compares their place with a number of the row (causal, a window,
- * the end of a tensor), it holds from some column on, or up to one.  The hidden ones of 32 columns are a word, all ones shifted
- * by that column; words of several conditions are combined, and an element is chosen by its bit: ptxas makes predicates of seven
+ * Where a thread holds neighbours of a row and a condition compares their place with a number of
+ * the row (causal, a window, the end of a tensor), it holds from some column on, or up to one.  The
+ * hidden ones of 32 columns are a word, all ones shifted by that column; words of several
+ * conditions are combined, and an element is chosen by its bit: ptxas makes predicates of seven
  * bits with one instruction (R2P).
  *
- * Where all of a warp's rows keep all of the 32 columns, which holds for most of a causal tile, a branch goes past that.  Where all
- * hide all of them, exponentials are zero, and a branch goes past those (lower_tensor_memory.c).
+ * Where all of a warp's rows keep all of the 32 columns, which holds for most of a causal tile, a
+ * branch goes past that.  Where all hide all of them, exponentials are zero, and a branch goes past
+ * those (lower_tensor_memory.c).
  */
 #include <math.h>
 
@@ -74,8 +76,8 @@ same_base(Elem a, Elem b)
     return a.kind == b.kind && (a.kind == ELEM_INT || (a.kind == ELEM_REG && a.reg == b.reg));
 }
 
-/* Both sides of a comparison at the run's first column; the difference of their constants grows by *slope from column to
- * column.  False: it is no such comparison. */
+/* Both sides of a comparison at the run's first column; the difference of their constants grows by
+ * *slope from column to column.  False: it is no such comparison. */
 static bool
 find_sides(Lowering *lo, const TirOp *op, const Run *run, Elem sides[2], int64_t *slope)
 {
@@ -190,8 +192,8 @@ is_mask(const TirOp *op)
     return op != NULL && tir_is_mask(op);
 }
 
-/* The columns that masks on top of each other, with the same fill, hide.  The value below them; NULL: the condition of
- * `mask` is no bits. */
+/* The columns that masks on top of each other, with the same fill, hide.  The value below them;
+ * NULL: the condition of `mask` is no bits. */
 static TirVal *
 hidden_columns(Lowering *lo, TirOp *mask, const Run *run, Elem *hidden)
 {

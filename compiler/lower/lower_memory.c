@@ -6,8 +6,8 @@
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_util.h"
 
-/* From so many rows of a thread on, each row's address is computed from the one before, since addresses kept for
- * all rows take too many registers. */
+/* From so many rows of a thread on, each row's address is computed from the one before, since
+ * addresses kept for all rows take too many registers. */
 enum { MANY_ROWS = 16 };
 
 enum { WORD_BYTES = 4 };
@@ -31,7 +31,8 @@ typedef struct RegisterAccess {
     KnownGuards row_guards, col_guards;
 } RegisterAccess;
 
-/* Whether a tile begins a known distance beside a multiple of `n` elements: where rows begin well it does not. */
+/* Whether a tile begins a known distance beside a multiple of `n` elements: where rows begin well
+ * it does not. */
 static bool
 begins_beside(const TirVal *start, int64_t n)
 {
@@ -42,9 +43,10 @@ begins_beside(const TirVal *start, int64_t n)
     return moved && def->args[1]->def != NULL && def->args[1]->def->op == TIR_CONST;
 }
 
-/* Nothing promises where a tensor's rows begin, but mostly they begin at 16 bytes: a test decides, and the code has both
- * ways; elements of 16 bits and fewer have a third, by words of 4 bytes.  Where a thread has fewer such neighbours in a row, the
- * test is whether rows begin at as many.  Not for small tiles, of which a thread has less than 16 bytes; and roles have few registers. */
+/* Nothing promises where a tensor's rows begin, but mostly they begin at 16 bytes: a test decides,
+ * and the code has both ways; elements of 16 bits and fewer have a third, by words of 4 bytes.
+ * Where a thread has fewer such neighbours in a row, the test is whether rows begin at as many.
+ * Not for small tiles, of which a thread has less than 16 bytes; and roles have few registers. */
 static void
 test_alignment(RegisterAccess *ra, const TirOp *op)
 {
@@ -80,7 +82,8 @@ test_alignment(RegisterAccess *ra, const TirOp *op)
     }
 }
 
-/* Elements one by one where only the tensor's alignment keeps them from being moved 16 bytes at a time. */
+/* Elements one by one where only the tensor's alignment keeps them from being moved 16 bytes at a
+ * time. */
 static void
 say_narrow(const RegisterAccess *ra, const TirOp *op, int64_t start)
 {
@@ -276,7 +279,8 @@ load_singles(RegisterAccess *ra, TirVal *value)
     }
 }
 
-/* Whether a vector may lie across the end of its row: the tensor's, or the tile's where the layout has more. */
+/* Whether a vector may lie across the end of its row: the tensor's, or the tile's where the layout
+ * has more. */
 static bool
 may_straddle(const RegisterAccess *ra)
 {
@@ -299,7 +303,8 @@ typedef struct Move {
     LirReg owner;
 } Move;
 
-/* The tile as if it lay wholly inside the tensor, in rows that begin where accesses of `vector` elements may. */
+/* The tile as if it lay wholly inside the tensor, in rows that begin where accesses of `vector`
+ * elements may. */
 static RegisterAccess
 without_bounds(const RegisterAccess *ra, int32_t vector)
 {
@@ -312,8 +317,8 @@ without_bounds(const RegisterAccess *ra, int32_t vector)
     return whole;
 }
 
-/* A way to move a tile, and its test, the same for all threads.  Without guards on every instruction the whole tile is inside the
- * tensor; with them its rows end between accesses. */
+/* A way to move a tile, and its test, the same for all threads.  Without guards on every
+ * instruction the whole tile is inside the tensor; with them its rows end between accesses. */
 typedef struct Way {
     LirReg test;
     int32_t vector; /* elements of an access */
@@ -326,8 +331,9 @@ typedef struct Ways {
     Way at[4];
 } Ways;
 
-/* Whether no access to `each` elements lies across the end of a row: a multiple of as many are in front of it.  False: that is not
- * known, nor when the program runs.  *ends: the test; 0: it is so. */
+/* Whether no access to `each` elements lies across the end of a row: a multiple of as many are in
+ * front of it.  False: that is not known, nor when the program runs.  *ends: the test; 0: it is
+ * so. */
 static bool
 ends_between(Lowering *lo, const RegisterAccess *ra, int32_t each, LirReg *ends)
 {
@@ -355,8 +361,9 @@ add_way(Ways *ways, LirReg test, int32_t vector, bool guarded)
         ways->at[ways->n++] = (Way){test, vector, guarded};
 }
 
-/* By vectors, where rows begin as they must; else by words, where these may begin.  Whole tiles first, of which guards would take registers
- * (quantizing by row on an H200: a tenth of the time). */
+/* By vectors, where rows begin as they must; else by words, where these may begin.  Whole tiles
+ * first, of which guards would take registers (quantizing by row on an H200: a tenth of the
+ * time). */
 static Ways
 find_ways(Lowering *lo, const RegisterAccess *ra)
 {
@@ -383,7 +390,8 @@ find_ways(Lowering *lo, const RegisterAccess *ra)
     return ways;
 }
 
-/* Whether a test is worth a branch where it is not for whole rows: several vectors, each with elements beside it, or many. */
+/* Whether a test is worth a branch where it is not for whole rows: several vectors, each with
+ * elements beside it, or many. */
 static bool
 has_many_guards(const RegisterAccess *ra, const TirVal *value)
 {
@@ -426,7 +434,8 @@ move_each_way(Lowering *lo, RegisterAccess *ra, const Ways *ways, const Move *mo
     lir_label(b, end);
 }
 
-/* Where the code for a vector's elements ends: a warp goes there at once if all its vectors are whole, or outside. */
+/* Where the code for a vector's elements ends: a warp goes there at once if all its vectors are
+ * whole, or outside. */
 static uint32_t
 begin_apart(RegisterAccess *ra, int32_t r, LirReg whole)
 {
@@ -450,7 +459,8 @@ end_apart(LirBuilder *b, uint32_t past)
     lir_label(b, past);
 }
 
-/* The elements of a vector that lies across the end of its row, one by one; those that share a word are merged into it. */
+/* The elements of a vector that lies across the end of its row, one by one; those that share a word
+ * are merged into it. */
 static void
 load_apart(RegisterAccess *ra, int32_t r, LirReg whole, const LirOperand *words)
 {
@@ -689,7 +699,8 @@ by_rows(const RegisterAccess *ra, int32_t n, int32_t *rows)
     return order;
 }
 
-/* The word from element r on that is added, or of an element that is less than one the word that it is the lower end of. */
+/* The word from element r on that is added, or of an element that is less than one the word that it
+ * is the lower end of. */
 static LirReg
 added_word(Lowering *lo, TirVal *value, int32_t r, bool whole)
 {
@@ -698,7 +709,8 @@ added_word(Lowering *lo, TirVal *value, int32_t r, bool whole)
     return whole ? lower_word(lo, value, r) : lower_alone(lo, value, r);
 }
 
-/* The addition of neighbours in a row; `guarded`: where the thread owns them and they are inside. */
+/* The addition of neighbours in a row; `guarded`: where the thread owns them and they are
+ * inside. */
 static void
 add_vector(RegisterAccess *ra, TirVal *value, int32_t r, LirReg owner, bool guarded)
 {
@@ -750,8 +762,9 @@ atomic_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
     }
 }
 
-/* Memory becomes the greater of it and one element, or the less.  Floats are compared as integers: those with a sign are in
- * reverse order, and behind all others where they are taken without one. */
+/* Memory becomes the greater of it and one element, or the less.  Floats are compared as integers:
+ * those with a sign are in reverse order, and behind all others where they are taken without
+ * one. */
 static void
 raise_single(RegisterAccess *ra, TirVal *value, int32_t r, LirReg owner, bool most)
 {
@@ -792,7 +805,8 @@ is_in_one_row(const RegisterAccess *ra)
     return one;
 }
 
-/* Additions of the reduce role, which has few registers: some elements are read, then threads whose row is there add them. */
+/* Additions of the reduce role, which has few registers: some elements are read, then threads whose
+ * row is there add them. */
 static void
 add_rows(Lowering *lo, RegisterAccess *ra, TirVal *value, LirReg owner)
 {

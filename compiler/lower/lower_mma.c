@@ -1,8 +1,8 @@
 /* lower_mma.c - products on the tensor unit: fragments and mma.sync.
  *
  * The instruction computes a 16 x 8 block from a 16 x 16 block of its left operand and a 16 x 8
- * block of its right one.  A product with swap_ab computes the transposed result, so its left operand
- * is the second of the mma operation, transposed.
+ * block of its right one.  A product with swap_ab computes the transposed result, so its left
+ * operand is the second of the mma operation, transposed.
  *
  * Fragments come from registers when the operand's elements are already in the right threads,
  * else from shared memory by ldmatrix: matrices are 8 rows of 16 bytes, row addresses come from
@@ -80,7 +80,8 @@ lane_bit(Lowering *lo, int32_t bit, int32_t to)
     return one;
 }
 
-/* Where the pipeline's stage that was last waited for begins: its cursor may be at the next one by now. */
+/* Where the pipeline's stage that was last waited for begins: its cursor may be at the next one by
+ * now. */
 static Elem
 stage_waited_for(Lowering *lo, const TirShared *pipeline)
 {
@@ -249,8 +250,8 @@ load_matrices(Lowering *lo, const Operand *operand, uint32_t step, uint32_t bloc
     lir_emit(&lo->b, op, n, n + 1, operands);
 }
 
-/* Clears the elements of a fragment past the end of the contracted dimension.  Register k of a lane holds `word`
- * neighbours along it, from word * (lane % 4) of half an instruction's on. */
+/* Clears the elements of a fragment past the end of the contracted dimension.  Register k of a lane
+ * holds `word` neighbours along it, from word * (lane % 4) of half an instruction's on. */
 static void
 clear_padding(Lowering *lo, const Operand *operand, uint32_t step, uint32_t n, LirReg *out)
 {
@@ -332,7 +333,8 @@ in_home(Lowering *lo, const TirVal *result, int32_t r, LirReg sum)
     return move[0].reg;
 }
 
-/* Adds sums of a part of the inner dimension to those of all before it, and begins new ones; 0: nothing was added up yet. */
+/* Adds sums of a part of the inner dimension to those of all before it, and begins new ones; 0:
+ * nothing was added up yet. */
 static void
 add_part(Lowering *lo, LirReg *before, LirReg *part, int32_t n)
 {

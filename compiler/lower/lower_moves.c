@@ -1,7 +1,8 @@
 /* lower_moves.c - tiles whose elements go to other lanes of their warps, without shared memory.
  *
- * Two words are exchanged at a time: a lane whose bit is 0 keeps the first of them and sends the second; the other lane the
- * reverse.  Where lanes have other numbers then, what is kept is sent, too.
+ * Two words are exchanged at a time: a lane whose bit is 0 keeps the first of them and sends the
+ * second; the other lane the reverse.  Where lanes have other numbers then, what is kept is sent,
+ * too.
  */
 #include "compiler/lower/lower.h"
 
@@ -77,8 +78,9 @@ number_before(Lowering *lo, const LaneMoves *moves)
     return number;
 }
 
-/* The selector of prmt for the word whose first element is register `r`: of what was kept, bytes 0 to 3, and what came, 4 to
- * 7, for lanes to which the second of two words came; `other`: for those to which the first one did. */
+/* The selector of prmt for the word whose first element is register `r`: of what was kept, bytes 0
+ * to 3, and what came, 4 to 7, for lanes to which the second of two words came; `other`: for those
+ * to which the first one did. */
 static int64_t
 selector(const LaneMoves *moves, int32_t r, int32_t step, int32_t below, bool other)
 {

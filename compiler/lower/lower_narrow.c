@@ -1,11 +1,14 @@
-/* lower_narrow.c - two elements of 16 bits at once, where that is exact: small integers, and their products.
+/* lower_narrow.c - two elements of 16 bits at once, where that is exact: small integers, and their
+ * products.
  *
- * A cast to a type of 16 bits rounds what was computed in f32.  Where what it is of is an integer that the type has
- * exactly, or the product of one and of a number of the type, it has one rounding in either type, so both elements of a
- * word are computed by one instruction each.  Weights that are unpacked for a product are such.
+ * A cast to a type of 16 bits rounds what was computed in f32.  Where what it is of is an integer
+ * that the type has exactly, or the product of one and of a number of the type, it has one rounding
+ * in either type, so both elements of a word are computed by one instruction each.  Weights that
+ * are unpacked for a product are such.
  *
- * An integer of few bits becomes a float without a conversion: below the code of 2^d, whose last digit is 1, it stands for
- * 2^d more than itself.  What it is too much by is subtracted last, with constants that the program subtracts.
+ * An integer of few bits becomes a float without a conversion: below the code of 2^d, whose last
+ * digit is 1, it stands for 2^d more than itself.  What it is too much by is subtracted last, with
+ * constants that the program subtracts.
  */
 #include <math.h>
 
@@ -19,7 +22,8 @@ enum {
     BOTH = 0x10001,
     BYTE = 255,
     HALF = 16,
-    /* Selectors of prmt: byte 0 above zeros; byte 0 of either word in a half of its own.  What makes byte b of either. */
+    /* Selectors of prmt: byte 0 above zeros; byte 0 of either word in a half of its own.  What
+     * makes byte b of either. */
     BYTE_ALONE = 0x4440,
     BYTE_OF_SECOND = 0x4400,
     EACH_BYTE = 0x1111
@@ -71,7 +75,8 @@ is_moved(const TirOp *op)
            op->op == TIR_SPREAD || op->op == TIR_TRANSPOSE;
 }
 
-/* The value of which `op` has the elements as they are, where no mask changes them; NULL: it has others. */
+/* The value of which `op` has the elements as they are, where no mask changes them; NULL: it has
+ * others. */
 static TirVal *
 unchanged(Lowering *lo, const TirOp *op)
 {
@@ -277,8 +282,8 @@ divisor(Lowering *lo, TirVal *value, int32_t reg)
     return divisor_in(lo, value, reg, &steps);
 }
 
-/* (x >> s) & mask | code of two elements in the halves of a word, where each is within a byte of a word, or both are in one; 0:
- * they are not. */
+/* (x >> s) & mask | code of two elements in the halves of a word, where each is within a byte of a
+ * word, or both are in one; 0: they are not. */
 static LirReg
 two_fields_of_words(Lowering *lo, const TirOp *shift, Two at, int64_t mask, LirReg code)
 {
@@ -427,9 +432,10 @@ number(Lowering *lo, DType type, TirVal *value, Two at)
                          lir_int(selector));
 }
 
-/* Numbers that were cast to f32 from a type of 16 bits with more digits, as the sum of two numbers of this type: what is left
- * where digits are cut off, and the rest, which has the same sign.  The rest has so few digits that its products with integers
- * of `s` are exact, so that fma(i, cut, i * rest) is rounded once.  False: they are others. */
+/* Numbers that were cast to f32 from a type of 16 bits with more digits, as the sum of two numbers
+ * of this type: what is left where digits are cut off, and the rest, which has the same sign.  The
+ * rest has so few digits that its products with integers of `s` are exact, so that fma(i, cut, i *
+ * rest) is rounded once.  False: they are others. */
 static bool
 cut_numbers(Lowering *lo, DType type, TirVal *value, Two at, Small s, LirReg word[2])
 {

@@ -6,10 +6,10 @@
  *              next_tile      indices, bounds of the next tile -> kept
  *              the last product ends; results are stored; stages of other consumers are drained
  *
- * With the dynamic scheduler the next tile index may not have been broadcast yet.  A consumer must not wait for it
- * while it holds stages that the producer needs first; it then reads the index after the end of this tile.
- * (Doing that and the first tile in one place, at the head of the loop, would be less code, but there ptxas can not
- * tell that the warp stays converged.)
+ * With the dynamic scheduler the next tile index may not have been broadcast yet.  A consumer must
+ * not wait for it while it holds stages that the producer needs first; it then reads the index
+ * after the end of this tile. (Doing that and the first tile in one place, at the head of the loop,
+ * would be less code, but there ptxas can not tell that the warp stays converged.)
  *
  * What is computed is the plan's program `next_tile` (passes/schedule/roles_next.c).
  */

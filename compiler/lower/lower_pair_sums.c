@@ -1,14 +1,15 @@
 /* lower_pair_sums.c - what the reduce roles of a pair's blocks add up before they add it to memory.
  *
- * Each block keeps half of the columns.  A thread sends what it has of the others to the thread of its number in the other
- * block, into that block's shared memory, and adds what that one sends to its own:
+ * Each block keeps half of the columns.  A thread sends what it has of the others to the thread of
+ * its number in the other block, into that block's shared memory, and adds what that one sends to
+ * its own:
  *
  *     full     a lane of the warp arrives, and expects its 32 lanes' bytes; they complete there
  *     empty    a lane of the other block's warp arrives when all have read theirs
  *
- * Each warp has barriers of its own, so that one sends while another adds.  Of a result that is not added up whole each thread
- * sends between its additions of the other columns.  What is sent lies 16 bytes of each thread side
- * by side: no banks conflict.
+ * Each warp has barriers of its own, so that one sends while another adds.  Of a result that is not
+ * added up whole each thread sends between its additions of the other columns.  What is sent lies
+ * 16 bytes of each thread side by side: no banks conflict.
  *
  * PTX ISA, "st.async", "mbarrier" (scopes), "mapa".
  */
@@ -78,8 +79,8 @@ send_piece(Lowering *lo, const PairSending *s, int32_t k)
     lir_emit(&lo->b, LIR_ST_ASYNC_V4, 0, SENT_AT_ONCE + 2, operands);
 }
 
-/* Who sends waits until the way to the other SM has room, who adds for that to memory: by turns both are busy.  (ptxas would move
- * additions ahead of what is sent, but for a barrier.) */
+/* Who sends waits until the way to the other SM has room, who adds for that to memory: by turns
+ * both are busy.  (ptxas would move additions ahead of what is sent, but for a barrier.) */
 void
 lower_send_between(Lowering *lo, int32_t done, int32_t of)
 {

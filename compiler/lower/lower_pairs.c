@@ -1,17 +1,19 @@
 /* lower_pairs.c - the two blocks of a pair: what each copies, and what they say to each other.
  *
- * Products of both (tir_multiplies_in_pairs): the mma role is that of the first block, and so are the barriers at which it
- * waits:
+ * Products of both (tir_multiplies_in_pairs): the mma role is that of the first block, and so are
+ * the barriers at which it waits:
  *
- *     tiles are full           the first block's producer arrives, and expects the bytes of both; copies of the second one
- *                              complete there, too.  (They may do so before the arrival: a phase does not end without it.)
+ *     tiles are full           the first block's producer arrives, and expects the bytes of both;
+ *                              copies of the second one complete there, too.  (They may do so
+ *                              before the arrival: a phase does not end without it.)
  *     a result has been read   a lane of each warp of the consumers of both arrives
  *
- * What says that products have ended, tiles are empty or a result is there, goes to both blocks at once.
+ * What says that products have ended, tiles are empty or a result is there, goes to both blocks at
+ * once.
  *
- * A block may not end while the other one, or the tensor core, has something to say to its barriers.  Each producer
- * waits at the end for all stages that it has filled, and the consumers, who have got all results by then, for everybody in the pair who
- * has not ended.
+ * A block may not end while the other one, or the tensor core, has something to say to its
+ * barriers.  Each producer waits at the end for all stages that it has filled, and the consumers,
+ * who have got all results by then, for everybody in the pair who has not ended.
  */
 #include "compiler/lower/lower.h"
 #include "compiler/passes/schedule/plan.h"
@@ -75,7 +77,8 @@ lower_end_pairs(Lowering *lo)
     }
 }
 
-/* Moves a copy to this block's half: rows or columns in `box`.  It lies where a whole tile would. */
+/* Moves a copy to this block's half: rows or columns in `box`.  It lies where a whole tile
+ * would. */
 void
 lower_own_share(Lowering *lo, const TirOp *op, LowerBox *box)
 {

@@ -2,9 +2,10 @@
  * a full and an empty barrier each.
  *
  * A full barrier completes when the producer has arrived and all bytes it announced have landed; an
- * empty one when a lane of every warp that reads the stage has arrived.  A role goes around a pipeline
- * stage by stage; the phase it waits for turns whenever it passes the first stage again.  A vector that
- * shares the barriers of a pipeline has none of its own: the pipeline's full ones expect its bytes, too.
+ * empty one when a lane of every warp that reads the stage has arrived.  A role goes around a
+ * pipeline stage by stage; the phase it waits for turns whenever it passes the first stage again.
+ * A vector that shares the barriers of a pipeline has none of its own: the pipeline's full ones
+ * expect its bytes, too.
  *
  * PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier" (phases, parity);
  * "cp.async.bulk.tensor" (tile mode, complete_tx).
@@ -155,8 +156,8 @@ stage_before(Lowering *lo, const TirShared *pipeline, LirReg stage)
                    lir_reg(first));
 }
 
-/* The address of the current stage's full or empty barrier, in shared memory that begins at `start`;
- * `of_consumer`: of the pipeline for this consumer's part. */
+/* The address of the current stage's full or empty barrier, in shared memory that begins at
+ * `start`; `of_consumer`: of the pipeline for this consumer's part. */
 static LirOperand
 barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part, bool empty,
            bool of_consumer)
@@ -289,8 +290,8 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
         return;
     }
     /* The start of the stage in the units of descriptors, 16 bytes, before the wait: it does not
-     * depend on it.  Shared addresses have 18 bits.  Where the pipeline begins is left to descriptors,
-     * which add a constant anyway: all pipelines then have one base. */
+     * depend on it.  Shared addresses have 18 bits.  Where the pipeline begins is left to
+     * descriptors, which add a constant anyway: all pipelines then have one base. */
     LirReg base = lower_described(lo, lower_shared_start(lo));
     int64_t bytes = part_bytes(lo, pipeline);
     if (lo->role->kind == ROLE_MMA) {
@@ -317,7 +318,8 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     }
     if (pipeline->with == NULL)
         lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, part, false), cursor->phase);
-    /* who has read results, too; the products that have read scales where these are copied to have ended */
+    /* who has read results, too; the products that have read scales where these are copied to have
+     * ended */
     if (lo->role->kind == ROLE_MMA && (pipeline->from == ROLE_CONSUMER || pipeline->scales > 0))
         lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     if (tir_is_one_place(pipeline))
@@ -347,8 +349,8 @@ pinned_zero(Lowering *lo, TirVal *pin)
     return lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_reg(zero));
 }
 
-/* The stage of the tile before: the lane that asked for what leaves from there waits until it has been
- * read, and arrives for its warp. */
+/* The stage of the tile before: the lane that asked for what leaves from there waits until it has
+ * been read, and arrives for its warp. */
 static void
 release_before(Lowering *lo, const TirShared *pipeline)
 {
@@ -360,7 +362,8 @@ release_before(Lowering *lo, const TirShared *pipeline)
     lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = asks;
 }
 
-/* A sum of the loop's own is complete behind what it is added up by: registers of its parts are free from there on. */
+/* A sum of the loop's own is complete behind what it is added up by: registers of its parts are
+ * free from there on. */
 static bool
 is_carried(const TirBlock *body, const TirVal *value)
 {
@@ -401,9 +404,9 @@ lower_consumer_release(Lowering *lo, TirOp *op)
         lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, pipeline->stages);
 }
 
-/* ptxas moves arithmetic below a wait for products, where it no longer overlaps them, and keeps its operands in
- * registers until then.  It does not move what an arrival at a barrier depends on.  Holding half of it is enough:
- * the rest may fill gaps after the wait. */
+/* ptxas moves arithmetic below a wait for products, where it no longer overlaps them, and keeps its
+ * operands in registers until then.  It does not move what an arrival at a barrier depends on.
+ * Holding half of it is enough: the rest may fill gaps after the wait. */
 void
 lower_hold(Lowering *lo, TirVal *value)
 {
@@ -436,7 +439,8 @@ fills_for_pair(const Lowering *lo, const TirShared *pipeline)
     return lower_multiplies_in_pairs(lo) && pipeline->kind == SHARED_PIPELINE;
 }
 
-/* Asks for one swizzle atom column of a tile, by a map; under `guard` or, `unless`, where it does not hold. */
+/* Asks for one swizzle atom column of a tile, by a map; under `guard` or, `unless`, where it does
+ * not hold. */
 static void
 ask_for_load(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg map, int32_t column,
              const LirOperand ends[2], LirReg guard, bool unless)
@@ -455,8 +459,8 @@ ask_for_load(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg map, int
     load->guard_not = unless;
 }
 
-/* The producer arrives at a full barrier, which expects the bytes of a stage; that of a pair's first block those of both.
- * Where `copies` does not hold, there are none. */
+/* The producer arrives at a full barrier, which expects the bytes of a stage; that of a pair's
+ * first block those of both. Where `copies` does not hold, there are none. */
 static void
 expect_copies(Lowering *lo, const TirOp *op, LirOperand full, LirReg copies)
 {
@@ -498,7 +502,8 @@ atom_column_bytes(const TirShared *pipeline)
            (int32_t)dtype_bits(pipeline->dtype) / 8;
 }
 
-/* Asks for the swizzle atom columns of a tile, which go to `to` and those behind it; where `copies` holds, 0: always. */
+/* Asks for the swizzle atom columns of a tile, which go to `to` and those behind it; where `copies`
+ * holds, 0: always. */
 static void
 ask_for_tile(Lowering *lo, const TirOp *op, const BoxMaps *maps, const LowerBox *box, LirOperand to,
              LirOperand full, LirReg copies)
@@ -574,7 +579,8 @@ lower_tma_load(Lowering *lo, TirOp *op)
     ask_for_tile(lo, op, &lo->maps[pipeline->id], &box, to, full, copies);
     if (may_begin_before)
         lower_end_within(lo, &before);
-    /* The last stage of a pipeline with deferred release is given back before it is filled for the first time. */
+    /* The last stage of a pipeline with deferred release is given back before it is filled for the
+     * first time. */
     if (part + 1 == parts && !cursor->follows)
         advance(lo, cursor, pipeline->stages, pipeline->held > 0 ? pipeline->stages - 1 : 0);
 }

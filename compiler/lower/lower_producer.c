@@ -1,16 +1,18 @@
-/* lower_producer.c - the producer: one thread that fills all pipelines, or one of each warp of its group for its own; where
- * products have scales, these are those of whole warps behind the one that issues products.
+/* lower_producer.c - the producer: one thread that fills all pipelines, or one of each warp of its
+ * group for its own; where products have scales, these are those of whole warps behind the one that
+ * issues products.
  *
- * Where asking for copies takes longer than the copies (roles_producer.c), warps run the producer's program side by side, and
- * each leaves out what the others fill.  A pipeline is waited for by its own barriers, so pipelines need not be filled
- * in one order; those that share barriers are filled by one warp.
+ * Where asking for copies takes longer than the copies (roles_producer.c), warps run the producer's
+ * program side by side, and each leaves out what the others fill.  A pipeline is waited for by its
+ * own barriers, so pipelines need not be filled in one order; those that share barriers are filled
+ * by one warp.
  */
 #include <string.h>
 
 #include "compiler/lower/lower.h"
 
-/* From so many pipelines on, hoisted addresses and the tile scheduler's values together exceed the producer's
- * registers (Target.dynamic_registers). */
+/* From so many pipelines on, hoisted addresses and the tile scheduler's values together exceed the
+ * producer's registers (Target.dynamic_registers). */
 enum { MANY_PIPELINES = 4 };
 
 /* The pipelines that the producer fills, as bits by id. */

@@ -104,7 +104,8 @@ lower_combined_elem(Lowering *lo, const TirOp *op, int32_t reg)
     return inside_or_identity(lo, op, reg, lower_elem(lo, op->args[0], reg));
 }
 
-/* The place, in the result, of a place in what is reduced: along the axis, or the part, all are the same. */
+/* The place, in the result, of a place in what is reduced: along the axis, or the part, all are the
+ * same. */
 static void
 drop_part(int32_t at[LAYOUT_RANK], const TirOp *op)
 {
@@ -126,8 +127,8 @@ sums_floats(const TirOp *op)
     return op->reduce == REDUCE_SUM && op->args[0]->type.dtype == DT_F32;
 }
 
-/* Adds registers `reg` and the next one, which goes to the same result, to two of its chains of a sum, where these have
- * begun and two are added in one instruction. */
+/* Adds registers `reg` and the next one, which goes to the same result, to two of its chains of a
+ * sum, where these have begun and two are added in one instruction. */
 static bool
 add_two(Lowering *lo, const TirOp *op, int32_t reg, uint32_t count, Elem chains[2])
 {
@@ -149,8 +150,8 @@ add_two(Lowering *lo, const TirOp *op, int32_t reg, uint32_t count, Elem chains[
     return lower_add_two(lo, &chains[0], &chains[1], two);
 }
 
-/* Two chains for each result halve the latency, so that less code waits for a long chain; a sum that is longer still, two
- * chains of two elements each. */
+/* Two chains for each result halve the latency, so that less code waits for a long chain; a sum
+ * that is longer still, two chains of two elements each. */
 static uint32_t
 chains_of(const TirOp *op, int32_t elements)
 {
@@ -387,8 +388,8 @@ typedef struct Extreme {
     Elem elem, bound;
 } Extreme;
 
-/* `any(x > bound)` is computed from the largest x: a chain of maxima is faster than one of predicates, whose
- * latency is long. */
+/* `any(x > bound)` is computed from the largest x: a chain of maxima is faster than one of
+ * predicates, whose latency is long. */
 static Extreme
 extreme_of(const TirOp *rows)
 {
@@ -410,7 +411,8 @@ extreme_of(const TirOp *rows)
     return found;
 }
 
-/* The value under masks that are not live in this segment of the loop: its elements are the same. */
+/* The value under masks that are not live in this segment of the loop: its elements are the
+ * same. */
 static const TirVal *
 unmasked(const Lowering *lo, const TirVal *value)
 {
@@ -436,8 +438,8 @@ keep_extreme(Lowering *lo, const TirOp *vote, const TirOp *rows, const Extreme *
         kept->rows[row] = extreme->elem;
 }
 
-/* Whether the vote that guards the code being lowered has already reduced this thread's elements: that is half
- * the work of a maximum inside the branch. */
+/* Whether the vote that guards the code being lowered has already reduced this thread's elements:
+ * that is half the work of a maximum inside the branch. */
 static bool
 is_known(const Lowering *lo, const TirOp *op)
 {
@@ -455,8 +457,8 @@ same_elem(Elem a, Elem b)
     return a.kind == ELEM_REG && b.kind == ELEM_REG && a.reg == b.reg;
 }
 
-/* Takes element `r` of the tested values into a chain, the next of those that are taken in turn; `taken`: how many have
- * been.  False: it is compared with something else. */
+/* Takes element `r` of the tested values into a chain, the next of those that are taken in turn;
+ * `taken`: how many have been.  False: it is compared with something else. */
 static bool
 take_in(Lowering *lo, Extreme *extreme, int32_t r, Elem *chain, int32_t taken)
 {
@@ -471,8 +473,8 @@ take_in(Lowering *lo, Extreme *extreme, int32_t r, Elem *chain, int32_t taken)
     return true;
 }
 
-/* This thread's extreme of row `row` of the voted values; elements of the row in other lanes are combined by
- * the vote. */
+/* This thread's extreme of row `row` of the voted values; elements of the row in other lanes are
+ * combined by the vote. */
 static Elem
 partial_row(Lowering *lo, const TirOp *vote, const TirOp *rows, int32_t row)
 {

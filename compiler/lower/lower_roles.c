@@ -1,13 +1,14 @@
-/* lower_roles.c - a kernel with a plan: sets up barriers, then branches to the program of each role.
+/* lower_roles.c - a kernel with a plan: sets up barriers, then branches to the program of each
+ * role.
  *
  *     one thread sets up the barriers; everybody waits for that
  *     warp group 0:      gives registers back; one thread runs the producer, tile by tile; other warps
  *                        run the reduce role, or the mma role
  *     warp groups 1 ..:  take more registers; each runs the body for its index of the consumer axis
  *
- * Conditions of branches and descriptors must be warp-uniform in a way that ptxas can see: block indices,
- * parameters, arithmetic on these, and values broadcast by shfl.  Otherwise descriptors go through vector
- * registers.
+ * Conditions of branches and descriptors must be warp-uniform in a way that ptxas can see: block
+ * indices, parameters, arithmetic on these, and values broadcast by shfl.  Otherwise descriptors go
+ * through vector registers.
  */
 #include "compiler/ir/tir_walk.h"
 #include "compiler/lower/lower.h"
@@ -73,7 +74,8 @@ lower_host(Lowering *lo, const HostExpr *expr)
 
 /* ---- tiles of the grid ---- */
 
-/* The blocks' share of each axis of the grid: the consumer axis counts blocks of consumers, or pairs of them. */
+/* The blocks' share of each axis of the grid: the consumer axis counts blocks of consumers, or
+ * pairs of them. */
 static void
 axis_counts(Lowering *lo, LirReg counts[3])
 {
@@ -88,8 +90,8 @@ axis_counts(Lowering *lo, LirReg counts[3])
     }
 }
 
-/* Addresses used only after the loop must not occupy uniform registers, which the descriptors need: adds a zero
- * that ptxas must assume to differ by lane. */
+/* Addresses used only after the loop must not occupy uniform registers, which the descriptors need:
+ * adds a zero that ptxas must assume to differ by lane. */
 static Elem
 lane_index(Lowering *lo, LirReg index)
 {
@@ -120,8 +122,8 @@ own_consumer(Lowering *lo)
     return lo->fn->plan->tiles.alternating ? swapped_consumer(lo, own) : own;
 }
 
-/* The program's own indices from those of the block: where tiles are counted from the end, from that of the block's
- * first program. */
+/* The program's own indices from those of the block: where tiles are counted from the end, from
+ * that of the block's first program. */
 void
 lower_set_told_place(Lowering *lo, uint32_t axis, LirReg index)
 {
@@ -225,7 +227,8 @@ inverse_of(Lowering *lo, LirReg number)
     return home;
 }
 
-/* `divide` of a number below 2^31 with the inverse of `by`: the product is one too small at most. */
+/* `divide` of a number below 2^31 with the inverse of `by`: the product is one too small at
+ * most. */
 static LirReg
 divide_fast(Lowering *lo, LirReg *rest, LirReg by, LirReg inverse)
 {
@@ -299,7 +302,8 @@ find_swizzled_place(Lowering *lo, LirReg tile, const LirReg counts[3])
     }
 }
 
-/* The indices of tile number `tile`: the first axis runs fastest; `inverses` of the counts, or 0. */
+/* The indices of tile number `tile`: the first axis runs fastest; `inverses` of the counts, or
+ * 0. */
 static void
 find_place(Lowering *lo, LirReg tile, const LirReg counts[3], const LirReg inverses[3])
 {
@@ -320,8 +324,8 @@ find_place(Lowering *lo, LirReg tile, const LirReg counts[3], const LirReg inver
 
 /* ---- numbers of tiles ---- */
 
-/* Where consumers differ in their number of iterations, warp groups have them in reverse order in every other
- * tile, so that all have about the same work. */
+/* Where consumers differ in their number of iterations, warp groups have them in reverse order in
+ * every other tile, so that all have about the same work. */
 static void
 begin_alternating(Lowering *lo)
 {
@@ -364,8 +368,8 @@ is_of_launch(const TirVal *value, uint32_t depth)
     return true;
 }
 
-/* Quotients that are the same in all tiles are computed once, since a division is many instructions.  Other
- * tile-invariant values are cheap to recompute. */
+/* Quotients that are the same in all tiles are computed once, since a division is many
+ * instructions.  Other tile-invariant values are cheap to recompute. */
 static void
 lower_quotients(Lowering *lo, const TirBlock *block)
 {
@@ -437,7 +441,8 @@ begin_numbers(Lowering *lo, TileNumbers *n)
     lir_emit(b, LIR_MOV_B32, 1, 2, begin);
 }
 
-/* The predicate that there is no tile of this number.  With cluster launch control each block has one. */
+/* The predicate that there is no tile of this number.  With cluster launch control each block has
+ * one. */
 static LirReg
 past_tiles(Lowering *lo, const TileNumbers *n)
 {
@@ -551,8 +556,8 @@ lower_tiles(Lowering *lo, TirBlock *program)
         begin_alternating(lo);
     if (lo->role->kind != ROLE_PRODUCER)
         lower_quotients(lo, program);
-    /* H200, backward, d = 128: 0.2 to 0.4 % (sustained 1 %); where tiles differ in length, and so have loops
-     * with and without masks, -0.1 to -0.9 %: other registers for all of them. */
+    /* H200, backward, d = 128: 0.2 to 0.4 % (sustained 1 %); where tiles differ in length, and so
+     * have loops with and without masks, -0.1 to -0.9 %: other registers for all of them. */
     if (lo->role->kind != ROLE_PRODUCER && lo->role->kind != ROLE_REDUCE &&
         plan->tiles.shared_bytes_each == NULL)
         lower_keep_places(lo, program, false);
@@ -581,8 +586,8 @@ lower_tiles(Lowering *lo, TirBlock *program)
 
 /* ---- turns ---- */
 
-/* Ping-pong: a consumer passes its turn on by arriving at the next one's named barrier.  At the beginning the last
- * consumer passes the turn to the first. */
+/* Ping-pong: a consumer passes its turn on by arriving at the next one's named barrier.  At the
+ * beginning the last consumer passes the turn to the first. */
 static void
 begin_pingpong(Lowering *lo)
 {

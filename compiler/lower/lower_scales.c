@@ -1,11 +1,14 @@
 /* lower_scales.c - scales of products whose results lie in tensor memory: how they come there.
  *
- * A stage of scales in shared memory is in the order in which tensor memory takes it (tir_scales.h): the 16 bytes of lane l are
- * words of lines l, l + 32, l + 64 and l + 96.  No tensor copy makes that of scales as programs have them, some bytes of each line.  So warps of the producer's group load them, a line in
- * each lane, stage by stage in turn: each asks for its next stage before it writes the last one, with two sets of registers.  The mma role copies a stage to
+ * A stage of scales in shared memory is in the order in which tensor memory takes it
+ * (tir_scales.h): the 16 bytes of lane l are words of lines l, l + 32, l + 64 and l + 96.  No
+ * tensor copy makes that of scales as programs have them, some bytes of each line.  So warps of the
+ * producer's group load them, a line in each lane, stage by stage in turn: each asks for its next
+ * stage before it writes the last one, with two sets of registers.  The mma role copies a stage to
  * tensor memory before its product.
  *
- * PTX ISA, "TensorCore 5th Generation Family Instructions": "Block scaling for tcgen05.mma", "tcgen05.cp".
+ * PTX ISA, "TensorCore 5th Generation Family Instructions": "Block scaling for tcgen05.mma",
+ * "tcgen05.cp".
  */
 #include "compiler/ir/tir_scales.h"
 #include "compiler/lower/lower_access.h"
@@ -76,7 +79,8 @@ is_same_in_all(const TirBlock *body, const TirVal *value)
            (def != NULL && (def->op == TIR_GRID || def->op == TIR_SIZE || def->op == TIR_PARAM));
 }
 
-/* Whether what an iteration loads lies behind what the one before does, along the scales of a line: a word. */
+/* Whether what an iteration loads lies behind what the one before does, along the scales of a line:
+ * a word. */
 static bool
 goes_on(const TirOp *load)
 {
@@ -112,7 +116,8 @@ loads_pairs(TirOp *const *loads, uint32_t n)
     return pairs;
 }
 
-/* How many words of a line an instruction loads, where addresses and what is left of each line allow it. */
+/* How many words of a line an instruction loads, where addresses and what is left of each line
+ * allow it. */
 static int32_t
 vector_of(const Scales *s)
 {
@@ -174,8 +179,9 @@ is_zero(Lowering *lo, LirReg bits)
     return lir_op2(&lo->b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(bits), lir_int(0));
 }
 
-/* The predicate that words can be loaded without tests: lines are aligned, the tile lies inside of its tensor, and 32 lines after
- * the other are less than 2^31 bytes apart.  `vector`: words of a line that an instruction loads. */
+/* The predicate that words can be loaded without tests: lines are aligned, the tile lies inside of
+ * its tensor, and 32 lines after the other are less than 2^31 bytes apart.  `vector`: words of a
+ * line that an instruction loads. */
 static LirReg
 is_plain(Lowering *lo, const Scales *s, int32_t vector)
 {
@@ -240,7 +246,8 @@ load_bytes(Lowering *lo, const Scales *s, LirReg at, int32_t block, int32_t run,
     }
 }
 
-/* All lines of a lane that there are, in words or, `vector` is 0, in bytes; zeros in place of what is not there. */
+/* All lines of a lane that there are, in words or, `vector` is 0, in bytes; zeros in place of what
+ * is not there. */
 static void
 load_tested(Lowering *lo, const Scales *s, int32_t vector)
 {
@@ -375,7 +382,8 @@ hand_on_stage(Lowering *lo, uint32_t set, bool next)
     }
 }
 
-/* Writes what a set has, if it has anything.  (The stage behind the first of two is no first one: it has the same phase.) */
+/* Writes what a set has, if it has anything.  (The stage behind the first of two is no first one:
+ * it has the same phase.) */
 static void
 hand_on(Lowering *lo, uint32_t set)
 {
@@ -471,7 +479,8 @@ lower_scale_warps(const Lowering *lo)
     return warps;
 }
 
-/* The predicate that all tiles are plain, in an iteration, or in it and the next one (`vector` 2); 0: they are not known to be. */
+/* The predicate that all tiles are plain, in an iteration, or in it and the next one (`vector` 2);
+ * 0: they are not known to be. */
 static LirReg
 are_plain(Lowering *lo, TirOp *const *loads, uint32_t n, bool two)
 {
@@ -491,7 +500,8 @@ are_plain(Lowering *lo, TirOp *const *loads, uint32_t n, bool two)
     return plain;
 }
 
-/* The predicate that this iteration's stage is the first of two that one warp loads, and the next one comes. */
+/* The predicate that this iteration's stage is the first of two that one warp loads, and the next
+ * one comes. */
 static LirReg
 begins_pair(Lowering *lo, const TirOp *load)
 {
@@ -520,7 +530,8 @@ keep_stages(Lowering *lo, TirOp *const *loads, uint32_t n)
     }
 }
 
-/* Asks for a stage of each pipeline, or two; what was asked for before is written then, while these are on their way. */
+/* Asks for a stage of each pipeline, or two; what was asked for before is written then, while these
+ * are on their way. */
 static void
 fill_plain(Lowering *lo, TirOp *const *loads, uint32_t n, bool two, uint32_t end)
 {

@@ -1,12 +1,13 @@
-/* lower_scan.c - scans along an axis: of one tile by a reduction's operation, of tuples of tiles by a function.
+/* lower_scan.c - scans along an axis: of one tile by a reduction's operation, of tuples of tiles by
+ * a function.
  *
- * A scan goes over the digits of the layout that count along the axis, from the one with the smallest step on: registers
- * of a thread one after the other, lanes by shuffles, warps through a buffer.  Elements that differ only in digits done so
- * far are a run: each knows what the part of its run up to it makes, and what the run makes in all, which one register of
- * the run has.
+ * A scan goes over the digits of the layout that count along the axis, from the one with the
+ * smallest step on: registers of a thread one after the other, lanes by shuffles, warps through a
+ * buffer.  Elements that differ only in digits done so far are a run: each knows what the part of
+ * its run up to it makes, and what the run makes in all, which one register of the run has.
  *
- * What is left out of a scan of one tile is the neutral element.  A function has none: there a run may be nothing, and a
- * predicate says so.
+ * What is left out of a scan of one tile is the neutral element.  A function has none: there a run
+ * may be nothing, and a predicate says so.
  */
 #include "compiler/lower/lower.h"
 
@@ -310,7 +311,8 @@ read_run(Scan *s, Elem from, Elem *there)
     return out;
 }
 
-/* Every warp writes what its runs make, and reads what those of the others on its line make, in the order of the scan. */
+/* Every warp writes what its runs make, and reads what those of the others on its line make, in the
+ * order of the scan. */
 static void
 scan_warps(Scan *s, const ScanDigit *digit)
 {

@@ -1,20 +1,23 @@
-/* lower_scheduler.c - the dynamic tile scheduler: a counter in global memory, or cluster launch control, and the pipeline
- * through which the producer broadcasts the tile indices that it has fetched.
+/* lower_scheduler.c - the dynamic tile scheduler: a counter in global memory, or cluster launch
+ * control, and the pipeline through which the producer broadcasts the tile indices that it has
+ * fetched.
  *
- *     counter   two words: how many tiles were fetched (each block's first tile is its own number and is not
- *               fetched), and how many blocks have ended
- *     pipeline  TILE_STAGES times three indices and a word that is 1 when there is no further tile; then the full
- *               and the empty barriers
+ *     counter   two words: how many tiles were fetched (each block's first tile is its own number
+ *               and is not fetched), and how many blocks have ended
+ *     pipeline  TILE_STAGES times three indices and a word that is 1 when there is no further tile;
+ *               then the full and the empty barriers
  *
- * With cluster launch control there is no counter.  Each tile has a block in the launch; the producer asks for one that has
- * not begun, which then never does.  The answer is 16 bytes in shared memory, and its arrival completes a barrier there:
+ * With cluster launch control there is no counter.  Each tile has a block in the launch; the
+ * producer asks for one that has not begun, which then never does.  The answer is 16 bytes in
+ * shared memory, and its arrival completes a barrier there:
  *
  *     tile_ask      expect 16 bytes; try_cancel               (of a pair: the first block, for both, as soon as the second one
  *     tile_answer   wait; read the answer: a number, or none   has read the last answer, which it says at a barrier of the first)
  *
  * Whoever is told that there is none does not ask again.
  *
- * Only the producer computes the indices: that takes many instructions, and it has little else to do.
+ * Only the producer computes the indices: that takes many instructions, and it has little else to
+ * do.
  */
 #include "compiler/lower/lower.h"
 
@@ -31,8 +34,8 @@ enum {
     TILE_EMPTY = TILE_FULL + MBARRIER_BYTES * TILE_STAGES
 };
 
-/* How many warps are told of a tile: of a pair whose products the first block issues, the second block's mma role does
- * not run. */
+/* How many warps are told of a tile: of a pair whose products the first block issues, the second
+ * block's mma role does not run. */
 static LirOperand
 count_readers(Lowering *lo)
 {
@@ -188,8 +191,8 @@ lower_ask_tile(Lowering *lo)
         lir_label(b, end);
 }
 
-/* Waits for the answer: `tile` becomes the number of the tile, or -1.  That it has been read comes before the next one, which
- * the asynchronous proxy writes to the same place. */
+/* Waits for the answer: `tile` becomes the number of the tile, or -1.  That it has been read comes
+ * before the next one, which the asynchronous proxy writes to the same place. */
 void
 lower_take_answer(Lowering *lo, LirReg tile)
 {
@@ -227,7 +230,8 @@ counter_address(Lowering *lo)
     return lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(address));
 }
 
-/* Fetches the next number.  The counter does not count the first tiles, which blocks take by their own number. */
+/* Fetches the next number.  The counter does not count the first tiles, which blocks take by their
+ * own number. */
 void
 lower_fetch_tile(Lowering *lo, LirReg drawn)
 {
@@ -255,7 +259,8 @@ lower_clear_counter(Lowering *lo, LirReg blocks)
     lir_label(b, end);
 }
 
-/* Pipelines over whose stages results leave go on when a tile ends: until then the stage is this tile's. */
+/* Pipelines over whose stages results leave go on when a tile ends: until then the stage is this
+ * tile's. */
 void
 lower_end_tile(Lowering *lo)
 {

@@ -1,8 +1,10 @@
-/* lower_sections.c - the order of tiles of different lengths, from a counter (dynamic scheduler) or a block each.
+/* lower_sections.c - the order of tiles of different lengths, from a counter (dynamic scheduler) or
+ * a block each.
  *
- * The longest go first, in sections: some indices of the other axes side by side, as many as share what the L2 cache
- * holds, and one section after the other.  While the short tiles of one run, the long ones of the next begin.  So
- * only the last section ends unevenly, and the more so the fewer tiles it has:
+ * The longest go first, in sections: some indices of the other axes side by side, as many as share
+ * what the L2 cache holds, and one section after the other.  While the short tiles of one run, the
+ * long ones of the next begin.  So only the last section ends unevenly, and the more so the fewer
+ * tiles it has:
  *
  *     17 heads of 46 tiles, sections of 15   15 + 2: the long tiles of the last 2 begin when all others end
  *                                            17: what is left belongs to the last section
@@ -11,9 +13,10 @@
  */
 #include "compiler/lower/lower.h"
 
-/* Tenths of the SMs that a section has tiles for (docs/lab/plans.md, "Sections of the order of programs"); and from how many
- * tiles of an index on.  Fewer differ little in length, as those of few queries and many keys, and are better side by
- * side, where they read the same keys at the same time. */
+/* Tenths of the SMs that a section has tiles for (docs/lab/plans.md, "Sections of the order of
+ * programs"); and from how many tiles of an index on.  Fewer differ little in length, as those of
+ * few queries and many keys, and are better side by side, where they read the same keys at the same
+ * time. */
 enum { LEAST_TENTHS = 9, DOUBLINGS = 3, LEAST_TILES = 8 };
 
 /* The largest power of two that is not above `n`. */
@@ -28,8 +31,8 @@ power_below(LirBuilder *b, LirReg n)
     return lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(n), lir_reg(half));
 }
 
-/* Twice as many indices, again and again, while their tiles are fewer than SMs: blocks of two sections run at once then,
- * whatever the cache holds. */
+/* Twice as many indices, again and again, while their tiles are fewer than SMs: blocks of two
+ * sections run at once then, whatever the cache holds. */
 static LirReg
 enough_tiles(Lowering *lo, LirReg n, LirReg tiles)
 {
@@ -45,8 +48,8 @@ enough_tiles(Lowering *lo, LirReg n, LirReg tiles)
     return n;
 }
 
-/* Where there are several sections of a size that is no power of two, a division says where the last one begins; with `few`
- * tiles it is the rest alone. */
+/* Where there are several sections of a size that is no power of two, a division says where the
+ * last one begins; with `few` tiles it is the rest alone. */
 static LirReg
 last_of(Lowering *lo, LirReg others, LirReg size, LirReg few, bool even)
 {
@@ -65,8 +68,8 @@ last_of(Lowering *lo, LirReg others, LirReg size, LirReg few, bool even)
     return lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(last), lir_int(0));
 }
 
-/* Powers of two: where blocks draw no tiles, each of them asks, and a power of two costs no division; and where only
- * some programs are short, those of each section should come last. */
+/* Powers of two: where blocks draw no tiles, each of them asks, and a power of two costs no
+ * division; and where only some programs are short, those of each section should come last. */
 Sections
 lower_sections(Lowering *lo, LirReg others, LirReg tiles, bool even)
 {
@@ -85,8 +88,8 @@ lower_sections(Lowering *lo, LirReg others, LirReg tiles, bool even)
     return (Sections){.size = size, .last = last_of(lo, others, even ? n : size, few, even)};
 }
 
-/* The indices of tile number `tile`: sections of the other axes one after the other; in each, all of
- * the axis of variable trips from its long end on, the section's indices side by side. */
+/* The indices of tile number `tile`: sections of the other axes one after the other; in each, all
+ * of the axis of variable trips from its long end on, the section's indices side by side. */
 void
 lower_place_in_sections(Lowering *lo, LirReg tile, uint32_t variable, const LirReg counts[3],
                         LirReg others, const Sections *sections)

@@ -407,7 +407,8 @@ lower_column_reach(const Layout *layout)
     return reach_along(layout, 1);
 }
 
-/* Whether matrices that are stored transposed begin and end in the same `n` columns, in every warp. */
+/* Whether matrices that are stored transposed begin and end in the same `n` columns, in every
+ * warp. */
 static bool
 stay_in_columns(const Layout *layout, int32_t n, int32_t step[2][LAYOUT_RANK])
 {
@@ -454,8 +455,8 @@ lower_columns_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, El
     return true;
 }
 
-/* Of a tile or a vector that a copy fills a stage with: where a thread's elements from `at` on are of it; 0: they all are.  Its
- * layout may have more, which nobody has written. */
+/* Of a tile or a vector that a copy fills a stage with: where a thread's elements from `at` on are
+ * of it; 0: they all are.  Its layout may have more, which nobody has written. */
 static LirReg
 is_of_copied(Lowering *lo, const TirVal *value, const TirShared *shared,
              const int32_t at[LAYOUT_RANK])
@@ -513,7 +514,8 @@ bools_from_bytes(Lowering *lo, TirVal *value, const TirShared *shared, Elem base
 
 /* ---- bytes of words ---- */
 
-/* Selectors of prmt: byte 0 of a word above zeros, or above its sign; what makes byte b of either. */
+/* Selectors of prmt: byte 0 of a word above zeros, or above its sign; what makes byte b of
+ * either. */
 enum {
     BYTE_ALONE = 0x4440,
     BYTE_SIGNED = 0x8880,
@@ -532,8 +534,8 @@ register_at(const int32_t (*at)[LAYOUT_RANK], int32_t n, int32_t row, int32_t co
     return -1;
 }
 
-/* Integers of 8 bits, of which neighbours in a word are those of neighbouring lanes, as operands of products have them: these
- * read the word, or several, and each takes its byte. */
+/* Integers of 8 bits, of which neighbours in a word are those of neighbouring lanes, as operands of
+ * products have them: these read the word, or several, and each takes its byte. */
 static bool
 bytes_from_words(Lowering *lo, TirVal *value, const TirShared *shared, Elem base, bool transposed)
 {
@@ -589,7 +591,8 @@ bytes_from_words(Lowering *lo, TirVal *value, const TirShared *shared, Elem base
     return true;
 }
 
-/* Bytes of which two are neighbours in a thread, at even places, as operands of products have them: both are read at once. */
+/* Bytes of which two are neighbours in a thread, at even places, as operands of products have them:
+ * both are read at once. */
 static bool
 bytes_by_twos(Lowering *lo, TirVal *value, const TirShared *shared, Elem base, bool transposed)
 {

@@ -1,8 +1,9 @@
 /* lower_sort.c - a tile sorted along an axis: lines of a warp, as layout_sorted has them.
  *
- * A bitonic network in which all exchanges go the same way: runs of k elements become runs of 2k by exchanges of place i
- * with i ^ (2k - 1), then with i ^ k/2, i ^ k/4 and so on; the lower place keeps the less.  The lower bits of a place
- * are a register's, the upper ones a lane's.  Floats are compared as integers, whose order is theirs.
+ * A bitonic network in which all exchanges go the same way: runs of k elements become runs of 2k by
+ * exchanges of place i with i ^ (2k - 1), then with i ^ k/2, i ^ k/4 and so on; the lower place
+ * keeps the less.  The lower bits of a place are a register's, the upper ones a lane's.  Floats are
+ * compared as integers, whose order is theirs.
  */
 #include "compiler/lower/lower.h"
 

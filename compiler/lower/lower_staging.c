@@ -1,13 +1,15 @@
-/* lower_staging.c - tiles that consumers leave to the reduce role (passes/schedule/roles_reduce.c) in staging
- * buffers.
+/* lower_staging.c - tiles that consumers leave to the reduce role (passes/schedule/roles_reduce.c)
+ * in staging buffers.
  *
- * A consumer and its reduce warp meet at two named barriers, where the one waits and the other goes on:
+ * A consumer and its reduce warp meet at two named barriers, where the one waits and the other goes
+ * on:
  *
  *     staging_write    { free: wait;  the tile;  full: arrive }
  *     staging_empty    { free: arrive }
  *     tma_reduce_add   { full: wait;  the addition;  until it is read }
  *
- * Where a warp group of the reduce role reads results in tensor memory itself, it is one more group behind the consumers'.
+ * Where a warp group of the reduce role reads results in tensor memory itself, it is one more group
+ * behind the consumers'.
  *
  * PTX ISA, "cp.reduce.async.bulk.tensor", "bar{.cta}.sync/arrive".
  */
@@ -59,8 +61,8 @@ kept_place(const Role *role, const TirOp *op)
     return 0;
 }
 
-/* ptxas would recompute this cheap address (some 25 instructions) in each iteration.  That it depends on a parameter,
- * which is always zero, keeps ptxas from doing so. */
+/* ptxas would recompute this cheap address (some 25 instructions) in each iteration.  That it
+ * depends on a parameter, which is always zero, keeps ptxas from doing so. */
 static void
 keep_place(Lowering *lo, const TirOp *op)
 {
@@ -90,8 +92,8 @@ lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop)
     }
 }
 
-/* The address of the element `row` rows and `col` columns behind a thread's first, which is at `first` (0: not
- * known), but for the constant part of the buffer's place. */
+/* The address of the element `row` rows and `col` columns behind a thread's first, which is at
+ * `first` (0: not known), but for the constant part of the buffer's place. */
 static LirOperand
 address_behind(Lowering *lo, const TirOp *op, LirReg first, Elem base, int32_t row, int32_t col)
 {
@@ -142,8 +144,9 @@ lower_staging_empty(Lowering *lo)
     meet(lo, BARRIER_FREE, false);
 }
 
-/* Whether a box that begins `column` columns behind a share's first lies in the tensor: where shares reach over its end
- * (plan_coop_k.c) there are some that do not, and TMA would read them all the same.  0: all do. */
+/* Whether a box that begins `column` columns behind a share's first lies in the tensor: where
+ * shares reach over its end (plan_coop_k.c) there are some that do not, and TMA would read them all
+ * the same.  0: all do. */
 static LirReg
 begins_inside(Lowering *lo, const TirOp *op, const LowerBox *box, int32_t column)
 {

@@ -1,14 +1,14 @@
 /* lower_stores.c - results that leave through shared memory, by TMA
  * (passes/schedule/roles_store.c).
  *
- * Through a staging buffer: a lane of the first warp waits until TMA has read the tile before, the warp group
- * writes some swizzle atom columns and synchronises, and the lane issues the stores.  Over a stage of a pipeline:
- * each warp writes its own rows and issues their store, without waiting for other warps; it waits until TMA has
- * read them when it releases the stage (lower_pipelines.c).
+ * Through a staging buffer: a lane of the first warp waits until TMA has read the tile before, the
+ * warp group writes some swizzle atom columns and synchronises, and the lane issues the stores.
+ * Over a stage of a pipeline: each warp writes its own rows and issues their store, without waiting
+ * for other warps; it waits until TMA has read them when it releases the stage (lower_pipelines.c).
  *
- * PTX ISA: "cp.async.bulk.tensor", "cp.async.bulk.wait_group"; "Async proxy": a thread's writes are visible to
- * asynchronous operations after a fence.proxy.async; waiting for a wgmma or for a copy to shared memory implies
- * such a fence.
+ * PTX ISA: "cp.async.bulk.tensor", "cp.async.bulk.wait_group"; "Async proxy": a thread's writes are
+ * visible to asynchronous operations after a fence.proxy.async; waiting for a wgmma or for a copy
+ * to shared memory implies such a fence.
  */
 #include "compiler/lower/lower.h"
 #include "compiler/lower/lower_access.h"
@@ -28,9 +28,9 @@ lower_elect(Lowering *lo)
     return elected;
 }
 
-/* One thread of the warp group issues the stores and waits until they have read: an elected lane of the first
- * warp, always the same.  Between begin and end only its instructions are guarded; a branch around them keeps
- * the other warps out and every warp converged. */
+/* One thread of the warp group issues the stores and waits until they have read: an elected lane of
+ * the first warp, always the same.  Between begin and end only its instructions are guarded; a
+ * branch around them keeps the other warps out and every warp converged. */
 static LirReg
 begin_asking(Lowering *lo, uint32_t *end)
 {
@@ -62,9 +62,10 @@ has_words(const TirVal *value)
                          layout->reg.at[0].extent % each == 0);
 }
 
-/* The swizzle atom column that begins at column `first` of a tile, to a swizzle atom column's place in shared memory: rows of 128
- * bytes, swizzled as TMA reads them.  `row`, `col`: of the thread.  Neighbouring lanes
- * may lie in several swizzle atom columns, and of threads that hold copies one writes. */
+/* The swizzle atom column that begins at column `first` of a tile, to a swizzle atom column's place
+ * in shared memory: rows of 128 bytes, swizzled as TMA reads them.  `row`, `col`: of the thread.
+ * Neighbouring lanes may lie in several swizzle atom columns, and of threads that hold copies one
+ * writes. */
 static void
 write_atom_column(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem row, Elem col)
 {
@@ -184,7 +185,8 @@ store_staged(Lowering *lo, TirOp *op)
         lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &running)->guard = asks;
         end_asking(lo, end);
         lower_barrier(lo);
-        /* (where consumers issue products themselves, and rows are words: word by word, which was measured) */
+        /* (where consumers issue products themselves, and rows are words: word by word, which was
+         * measured) */
         if ((lo->fn->plan->tmem_columns == 0 && has_words(value)) ||
             !lower_columns_to_shared(lo, value, staging, here, p * width, width))
             write_atom_column(lo, value, p * width, here, row, col);
@@ -197,7 +199,8 @@ store_staged(Lowering *lo, TirOp *op)
     }
 }
 
-/* Whether every warp holds the rows that it asks for: those of its first element and of its last one, and between them. */
+/* Whether every warp holds the rows that it asks for: those of its first element and of its last
+ * one, and between them. */
 static bool
 has_own_rows(const Lowering *lo, const TirVal *value)
 {
@@ -214,8 +217,9 @@ has_own_rows(const Lowering *lo, const TirVal *value)
     return own;
 }
 
-/* Over a stage of a pipeline, which has room for the whole result, and from which no store has been issued since it
- * was filled.  A warp that writes rows which other warps' products have read must wait for these warps. */
+/* Over a stage of a pipeline, which has room for the whole result, and from which no store has been
+ * issued since it was filled.  A warp that writes rows which other warps' products have read must
+ * wait for these warps. */
 static void
 store_over(Lowering *lo, TirOp *op)
 {

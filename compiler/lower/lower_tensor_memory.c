@@ -1,16 +1,18 @@
-/* lower_tensor_memory.c - products whose results lie in tensor memory (tcgen05), and what consumers do there.
+/* lower_tensor_memory.c - products whose results lie in tensor memory (tcgen05), and what consumers
+ * do there.
  *
- * The mma role is a whole warp: all of it waits and counts, and one lane that the machine elects issues.  Where only
- * that lane ran, or a lane were named, ptxas would keep descriptors in vector registers.  Addresses in tensor memory are
- * made of what the allocation gave, for the same reason.
+ * The mma role is a whole warp: all of it waits and counts, and one lane that the machine elects
+ * issues.  Where only that lane ran, or a lane were named, ptxas would keep descriptors in vector
+ * registers.  Addresses in tensor memory are made of what the allocation gave, for the same reason.
  *
- * A tile has 128 rows, one for each lane of tensor memory, and a column for each of its own.  A warp reaches the 32 lanes
- * of its number in its warp group: a row in each thread, 32 columns with an instruction (layout_rows), or 16 rows with an
- * instruction as those of warps' products lie, 64 columns (layout_mma_c).  Pass assign_layout has counted which is better.
- * Elements are loaded when they are asked for.
+ * A tile has 128 rows, one for each lane of tensor memory, and a column for each of its own.  A
+ * warp reaches the 32 lanes of its number in its warp group: a row in each thread, 32 columns with
+ * an instruction (layout_rows), or 16 rows with an instruction as those of warps' products lie, 64
+ * columns (layout_mma_c).  Pass assign_layout has counted which is better. Elements are loaded when
+ * they are asked for.
  *
- * PTX ISA, "TensorCore 5th Generation Family Instructions": "Instruction descriptor", "Shared memory descriptor",
- * "tcgen05.ld", "Memory Consistency Model Canonical Synchronization Patterns".
+ * PTX ISA, "TensorCore 5th Generation Family Instructions": "Instruction descriptor", "Shared
+ * memory descriptor", "tcgen05.ld", "Memory Consistency Model Canonical Synchronization Patterns".
  */
 #include "compiler/lower/lower.h"
 #include "compiler/passes/schedule/plan.h"
@@ -92,7 +94,8 @@ lower_end_tmem(Lowering *lo)
     } else {
         lir_emit(b, LIR_BAR_SYNC_SOME, 0, 2, all);
     }
-    if (lo->role->kind == ROLE_REDUCE || lo->role->kind == ROLE_CORRECTION) /* a consumer frees it */
+    /* a consumer frees it */
+    if (lo->role->kind == ROLE_REDUCE || lo->role->kind == ROLE_CORRECTION)
         return;
     lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     bool share = b->share; /* a predicate that is kept until here takes a register of all tiles */
@@ -120,8 +123,8 @@ tmem_parts(const Lowering *lo)
     return lower_warps(lo) / GROUP_WARPS;
 }
 
-/* The columns of a warp group's part, to where the next one's begins, of a tile of `cols` columns; of an operand that is
- * written over a result, each where that group's part of the result was. */
+/* The columns of a warp group's part, to where the next one's begins, of a tile of `cols` columns;
+ * of an operand that is written over a result, each where that group's part of the result was. */
 static int64_t
 part_columns(const Lowering *lo, const TirShared *pipeline, int32_t cols)
 {
@@ -151,8 +154,8 @@ lower_tmem_fills(const Lowering *lo, const TirShared *pipeline)
 
 /* ---- products ---- */
 
-/* What a product is: f32 sums (bit 4), the types of its operands, which of them have their rows or columns along rows in
- * shared memory, its shape. */
+/* What a product is: f32 sums (bit 4), the types of its operands, which of them have their rows or
+ * columns along rows in shared memory, its shape. */
 static int64_t
 instruction_descriptor(const MmaForm *form, const TirOp *op, const bool *along_k)
 {
@@ -164,9 +167,9 @@ instruction_descriptor(const MmaForm *form, const TirOp *op, const bool *along_k
            (int64_t)!along_k[0] << 15 | (int64_t)!along_k[1] << 16 | n >> 3 << 17 | m >> 4 << 24;
 }
 
-/* An operand of a product.  ptxas takes one instruction for a descriptor if it is that of step 0 and a distance, added in 64
- * bits, and if the high word is no constant, which it would move beside each low word again: it depends on a parameter
- * that is always zero. */
+/* An operand of a product.  ptxas takes one instruction for a descriptor if it is that of step 0
+ * and a distance, added in 64 bits, and if the high word is no constant, which it would move beside
+ * each low word again: it depends on a parameter that is always zero. */
 typedef struct Factor {
     const TirOp *read;
     bool along_k;
@@ -176,8 +179,9 @@ typedef struct Factor {
     int64_t apart; /* .. behind whose end the next one begins so many later */
 } Factor;
 
-/* The high word of a descriptor: 8 rows of a swizzle atom column from one matrix to the next, the constant of bits 46 to
- * 48, and the swizzle in bits 61 to 63: 2, 4, 6 for rows of 128, 64, 32 bytes. */
+/* The high word of a descriptor: 8 rows of a swizzle atom column from one matrix to the next, the
+ * constant of bits 46 to 48, and the swizzle in bits 61 to 63: 2, 4, 6 for rows of 128, 64, 32
+ * bytes. */
 static int64_t
 descriptor_high(const SharedLayout *layout)
 {
@@ -224,7 +228,8 @@ factor_of(Lowering *lo, const TirOp *op, uint32_t k)
     return f;
 }
 
-/* An address in tensor memory, in a register: an offset in an instruction's operand is added for each of them again. */
+/* An address in tensor memory, in a register: an offset in an instruction's operand is added for
+ * each of them again. */
 static LirOperand
 tmem_address(Lowering *lo, LirReg from, int64_t columns)
 {
@@ -290,7 +295,8 @@ lower_tmem_mma(Lowering *lo, TirOp *op)
     }
 }
 
-/* An arrival at a barrier when all products issued before have ended, at that of each block whose products they are. */
+/* An arrival at a barrier when all products issued before have ended, at that of each block whose
+ * products they are. */
 static void
 commit(Lowering *lo, LirOperand barrier)
 {
@@ -305,7 +311,8 @@ commit(Lowering *lo, LirOperand barrier)
 
 /* ---- stages ---- */
 
-/* (Of the only stage there is, the phase turns where it is waited for: not each role that waits hands it on.) */
+/* (Of the only stage there is, the phase turns where it is waited for: not each role that waits
+ * hands it on.) */
 void
 lower_tmem_wait(Lowering *lo, const TirOp *op, bool empty)
 {
@@ -324,8 +331,8 @@ lower_tmem_wait(Lowering *lo, const TirOp *op, bool empty)
 
 /* ---- tiles of consumers ---- */
 
-/* How a thread's registers follow each other in tensor memory: in groups, of which an instruction has some, a power of
- * two. */
+/* How a thread's registers follow each other in tensor memory: in groups, of which an instruction
+ * has some, a power of two. */
 typedef struct Shape {
     const char *name;  /* of the instruction's */
     int32_t halves;    /* instructions for a warp's 32 lanes */
@@ -334,7 +341,8 @@ typedef struct Shape {
     int32_t most;      /* groups of an instruction */
 } Shape;
 
-/* A tile lies a row in a thread, or as warps' products lie: 8 columns of a row are 256 bits; of 16-bit elements, 128. */
+/* A tile lies a row in a thread, or as warps' products lie: 8 columns of a row are 256 bits; of
+ * 16-bit elements, 128. */
 static Shape
 shape_of(const TirShared *pipeline, const Layout *layout)
 {
@@ -367,8 +375,8 @@ sent_columns(const TirOp *read)
     return tir_pair_send(read->results[0])->shared->cols;
 }
 
-/* Groups of a result that a pair adds up, of `groups` those from where a part begins on that has group `group`: the columns before,
- * this block's half, the other one's. */
+/* Groups of a result that a pair adds up, of `groups` those from where a part begins on that has
+ * group `group`: the columns before, this block's half, the other one's. */
 static int32_t
 part_begins(const TirOp *read, int32_t groups, int32_t group, int32_t *n)
 {
@@ -378,7 +386,8 @@ part_begins(const TirOp *read, int32_t groups, int32_t group, int32_t *n)
     return group < before ? 0 : group < before + half ? before : before + half;
 }
 
-/* Moves an address to the half in which a group is, of this block's or the other one; returns the group in it. */
+/* Moves an address to the half in which a group is, of this block's or the other one; returns the
+ * group in it. */
 static int32_t
 place_of_half(Lowering *lo, const TirOp *read, int32_t groups, int32_t group, LirReg *at)
 {
@@ -444,8 +453,9 @@ load_run(Lowering *lo, TirOp *op, const Shape *shape, int32_t half, int32_t firs
         lower_keep_elem(lo, tile, from + (int32_t)k, elem_reg(operands[k].reg));
 }
 
-/* Loads what has not been, of the whole tile or of the instruction that has `reg`, and waits for all of it once: a load
- * takes a while, and the next one does not begin before one that is waited for is there. */
+/* Loads what has not been, of the whole tile or of the instruction that has `reg`, and waits for
+ * all of it once: a load takes a while, and the next one does not begin before one that is waited
+ * for is there. */
 static void
 load_tile(Lowering *lo, TirOp *op, bool whole, int32_t reg)
 {
@@ -470,8 +480,9 @@ load_tile(Lowering *lo, TirOp *op, bool whole, int32_t reg)
         lir_emit(&lo->b, LIR_TMEM_WAIT_LD, 0, 0, NULL);
 }
 
-/* Whether a thread has all elements of a tile at once: they, or what is made of them alone, are used twice.  (What masks replace lies in
- * registers of its own, 32 at a time, which loads that follow each other are copied to.) */
+/* Whether a thread has all elements of a tile at once: they, or what is made of them alone, are
+ * used twice.  (What masks replace lies in registers of its own, 32 at a time, which loads that
+ * follow each other are copied to.) */
 static bool
 is_kept(const Lowering *lo, const TirVal *tile)
 {
@@ -499,7 +510,8 @@ lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg)
     return lower_elem(lo, op->results[0], reg);
 }
 
-/* All of the results `of` (1 + the pipeline; 0: none) that were read in front of `op` are in registers behind this. */
+/* All of the results `of` (1 + the pipeline; 0: none) that were read in front of `op` are in
+ * registers behind this. */
 static void
 load_before(Lowering *lo, const TirOp *op, const TirShared *of)
 {
@@ -515,8 +527,8 @@ load_before(Lowering *lo, const TirOp *op, const TirShared *of)
         load_tile(lo, below, true, 0);
 }
 
-/* Whether the warp's lanes have come together, behind a fence for tensor memory, and since then have done arithmetic alone: what
- * they did before, another arrival announces as it is. */
+/* Whether the warp's lanes have come together, behind a fence for tensor memory, and since then
+ * have done arithmetic alone: what they did before, another arrival announces as it is. */
 static bool
 is_together(const Lowering *lo)
 {
@@ -532,7 +544,8 @@ is_together(const Lowering *lo)
     return false;
 }
 
-/* The lanes of a warp come together, and what they have done is done for whoever sees one of them arrive. */
+/* The lanes of a warp come together, and what they have done is done for whoever sees one of them
+ * arrive. */
 static void
 come_together(Lowering *lo, const TirShared *pipeline)
 {
@@ -588,7 +601,8 @@ make_words(Lowering *lo, TirVal *value, int32_t first, int32_t n, LirOperand *wo
                                                    lower_class(value->type.dtype)));
 }
 
-/* The same where they are zero if `hidden` holds: a branch goes past what makes them, and past adding them up. */
+/* The same where they are zero if `hidden` holds: a branch goes past what makes them, and past
+ * adding them up. */
 static void
 make_words_unless(Lowering *lo, const TirOp *op, int32_t first, int32_t n, LirOperand *words,
                   LirReg hidden)
@@ -640,7 +654,8 @@ fill_behind(Lowering *lo, const TirOp *op, const Shape *shape)
     }
 }
 
-/* Whether something is written to shared memory, too, before anything is handed on: stores to tensor memory end under it. */
+/* Whether something is written to shared memory, too, before anything is handed on: stores to
+ * tensor memory end under it. */
 static bool
 writes_elsewhere_behind(const TirOp *op)
 {

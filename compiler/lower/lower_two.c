@@ -1,8 +1,8 @@
 /* lower_two.c - two f32 elements in one instruction, where the target has such instructions.
  *
- * Registers 2p and 2p + 1 of a tile go together.  ptxas finds few such pairs itself.  Packing takes no instruction: ptxas
- * has elements that go together in neighbouring registers.  Each half is computed and rounded as by the instruction for
- * one.
+ * Registers 2p and 2p + 1 of a tile go together.  ptxas finds few such pairs itself.  Packing takes
+ * no instruction: ptxas has elements that go together in neighbouring registers.  Each half is
+ * computed and rounded as by the instruction for one.
  */
 #include "compiler/lower/lower.h"
 
@@ -59,7 +59,8 @@ exp2_two(Lowering *lo, const TirOp *op, int32_t first, Elem two[2])
 {
     LirReg x[2];
 
-    /* (in iterations with masks, which are few, selections take the time that f32 units would have) */
+    /* (in iterations with masks, which are few, selections take the time that f32 units would
+     * have) */
     if (!lo->fast || !lower_is_polynomial(op, first / 2) || lower_is_masked_part(lo, op))
         return false;
     for (int32_t side = 0; side < 2; side++)

@@ -315,9 +315,10 @@ is_size(const TirVal *value)
     return value->def != NULL && value->def->op == TIR_SIZE;
 }
 
-/* Where the registers of a warp are few, ptxas 13.0 reads the dividend of a signed division of two parameters after it
- * has written their exclusive or over it (docs/ptxas.md).  An unsigned one has none, and sizes are at least 0.  Consumers
- * have registers and keep the signed one: attention_bwd at head dimension 64 spills otherwise. */
+/* Where the registers of a warp are few, ptxas 13.0 reads the dividend of a signed division of two
+ * parameters after it has written their exclusive or over it (docs/ptxas.md).  An unsigned one has
+ * none, and sizes are at least 0.  Consumers have registers and keep the signed one: attention_bwd
+ * at head dimension 64 spills otherwise. */
 static bool
 divides_unsigned(const Lowering *lo, const TirOp *op)
 {
@@ -353,8 +354,8 @@ int_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
     return emit_op(lo, divides_unsigned(lo, op) ? LIR_DIV_U32 : lir, LIR_B32, n, args);
 }
 
-/* On integers that wrap.  lir_fold.c takes what is shifted to the left for an index, which does not overflow, and the upper
- * half of a product for a quotient: a move hides that. */
+/* On integers that wrap.  lir_fold.c takes what is shifted to the left for an index, which does not
+ * overflow, and the upper half of a product for a quotient: a move hides that. */
 static Elem
 wrapping_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
 {
@@ -428,8 +429,9 @@ has_exact_inverse(const Elem *c)
            exponent <= 127;
 }
 
-/* 1 / x without the branch of rcp.rn: one step from the hardware's, which is what it is where that gives no number (of
- * zeros, infinities and NaNs).  Rounded correctly; below 2^-126 rounded twice.  SwiGLU on an H200 has eight a thread. */
+/* 1 / x without the branch of rcp.rn: one step from the hardware's, which is what it is where that
+ * gives no number (of zeros, infinities and NaNs).  Rounded correctly; below 2^-126 rounded twice.
+ * SwiGLU on an H200 has eight a thread. */
 static Elem
 reciprocal(Lowering *lo, LirReg x)
 {

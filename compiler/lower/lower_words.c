@@ -1,10 +1,10 @@
 /* lower_words.c - words of elements, casts, and which instruction is for which type.
  *
- * Elements of less than 32 bits share words of 32 bits in registers, the first of them in the lowest
- * bits.  Arithmetic takes them one by one, in their wide type (dtype_wide): an element is taken out
- * of its word when it is asked for, and put into one, with its neighbours, when an instruction needs
- * the word.  So a cast has up to three steps, out of a word, from one wide type to another, into a
- * word, and each step is a row of casts.def.
+ * Elements of less than 32 bits share words of 32 bits in registers, the first of them in the
+ * lowest bits.  Arithmetic takes them one by one, in their wide type (dtype_wide): an element is
+ * taken out of its word when it is asked for, and put into one, with its neighbours, when an
+ * instruction needs the word.  So a cast has up to three steps, out of a word, from one wide type
+ * to another, into a word, and each step is a row of casts.def.
  */
 #include <math.h>
 
@@ -38,8 +38,8 @@ typedef struct Cast {
     uint32_t needs;
 } Cast;
 
-/* Selectors of prmt: bytes 0 and 2 of two words; bytes 0 and 1 of two; byte 0 of the first below its sign, and from byte to byte; byte 0 of the
- * first below bytes of the second. */
+/* Selectors of prmt: bytes 0 and 2 of two words; bytes 0 and 1 of two; byte 0 of the first below
+ * its sign, and from byte to byte; byte 0 of the first below bytes of the second. */
 enum {
     EVEN_BYTES = 0x6420,
     LOWER_HALVES = 0x5410,
@@ -140,7 +140,8 @@ smaller(Lowering *lo, DType dtype, Elem elem, double most)
                             lir_reg(lower_elem_reg(lo, elem, LIR_B32)), lir_int((int64_t)most)));
 }
 
-/* Half of the last digit that is kept, less than that where this is even, carries into it; a NaN's would become no NaN. */
+/* Half of the last digit that is kept, less than that where this is even, carries into it; a NaN's
+ * would become no NaN. */
 static Elem
 cut_digits(Lowering *lo, const Cast *cast, LirReg number)
 {
@@ -259,10 +260,10 @@ lower_join_singles(Lowering *lo, DType dtype, const LirReg *singles)
     return lir_op3(b, LIR_PRMT, LIR_B32, lir_reg(word), lir_reg(high), lir_int(EVEN_BYTES));
 }
 
-/* A whole number that becomes a byte without a sign.  Of a maximum with zero, a conversion and a pack ptxas (12.8 to
- * 13.5) makes one instruction, F2IP.U8 with .RELU, at which an H200 stops: CUDA_ERROR_ILLEGAL_INSTRUCTION.  It knows
- * a maximum with zero by comparisons and by bits, too, so every such conversion is that of a maximum with 1/2, which
- * is the same byte. */
+/* A whole number that becomes a byte without a sign.  Of a maximum with zero, a conversion and a
+ * pack ptxas (12.8 to 13.5) makes one instruction, F2IP.U8 with .RELU, at which an H200 stops:
+ * CUDA_ERROR_ILLEGAL_INSTRUCTION.  It knows a maximum with zero by comparisons and by bits, too, so
+ * every such conversion is that of a maximum with 1/2, which is the same byte. */
 static LirReg
 unsigned_byte(Lowering *lo, LirReg word)
 {

@@ -1,8 +1,8 @@
 /* tir_to_lir.c - lowers tile IR, with all fields filled in, to the program of one thread.
  *
- * Operations are taken in order.  Those with an effect, products, reductions and loads are lowered where
- * they stand; elements of all other values are computed when an instruction needs them (lower.h).  Values
- * that a loop or branch needs from outside are computed before it.
+ * Operations are taken in order.  Those with an effect, products, reductions and loads are lowered
+ * where they stand; elements of all other values are computed when an instruction needs them
+ * (lower.h).  Values that a loop or branch needs from outside are computed before it.
  */
 #include "compiler/lower/tir_to_lir.h"
 
@@ -12,8 +12,8 @@
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 
-/* Registers that ptxas 13.0 needs besides those counted as alive.  Found on 190 kernels: those that left less
- * often spilled, and did not once nothing was hoisted. */
+/* Registers that ptxas 13.0 needs besides those counted as alive.  Found on 190 kernels: those that
+ * left less often spilled, and did not once nothing was hoisted. */
 enum { OTHER_ALIVE = 27 };
 
 static LirClass
@@ -165,8 +165,9 @@ same_in_warp(Lowering *lo, LirReg condition)
     return same;
 }
 
-/* Repeats a loop on whose end all lanes of a warp agree.  An mma role votes: without that ptxas, which takes a uniform branch
- * at its word where it is, keeps descriptors in vector registers (attention backward). */
+/* Repeats a loop on whose end all lanes of a warp agree.  An mma role votes: without that ptxas,
+ * which takes a uniform branch at its word where it is, keeps descriptors in vector registers
+ * (attention backward). */
 static void
 repeat_together(Lowering *lo, uint32_t head, LirReg goes_on)
 {
@@ -180,7 +181,8 @@ repeat_together(Lowering *lo, uint32_t head, LirReg goes_on)
 
 /* ---- branches that replace a carried value ---- */
 
-/* Whether something behind `op` in its block reads `value`, or what is made of it when asked for. */
+/* Whether something behind `op` in its block reads `value`, or what is made of it when asked
+ * for. */
 static bool
 read_behind(const TirOp *op, const TirVal *value, uint32_t depth)
 {
@@ -207,9 +209,9 @@ read_behind(const TirOp *op, const TirVal *value, uint32_t depth)
     return false;
 }
 
-/* The carried value of the loop around `branch` whose registers result `k` may share: one side of the branch yields
- * that value unchanged, and nothing reads it afterwards.  That side then needs no moves, which ptxas would not
- * remove by itself. */
+/* The carried value of the loop around `branch` whose registers result `k` may share: one side of
+ * the branch yields that value unchanged, and nothing reads it afterwards.  That side then needs no
+ * moves, which ptxas would not remove by itself. */
 static TirVal *
 replaced_by(const Lowering *lo, const TirOp *branch, uint32_t k)
 {
@@ -268,7 +270,8 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
 
     /* Not shared: the segment before has moved iv, and may end at the same place. */
     lir_emit(b, LIR_SETP_GE_S32, 1, 3, at_end);
-    /* Every lane counts alike; a loop that may afford it, or that ptxas could not know it of, says so (see lower_if). */
+    /* Every lane counts alike; a loop that may afford it, or that ptxas could not know it of, says
+     * so (see lower_if). */
     bool says_so = lo->role != NULL && lo->role->kind != ROLE_PRODUCER &&
                    lo->role->kind != ROLE_CORRECTION &&
                    (!has_own_mma(body) || ends_where_loaded(lo->arena, loop));
@@ -589,9 +592,9 @@ add_params(Lowering *lo)
                       0);
 }
 
-/* Before the wait for earlier kernels of the stream only the block's own set-up runs: no memory is touched that they
- * may still read or write.  All blocks of every kernel wait, so a kernel that has ended implies that all earlier ones
- * have, and the next kernel need only wait for this one. */
+/* Before the wait for earlier kernels of the stream only the block's own set-up runs: no memory is
+ * touched that they may still read or write.  All blocks of every kernel wait, so a kernel that has
+ * ended implies that all earlier ones have, and the next kernel need only wait for this one. */
 void
 lower_early_start(Lowering *lo)
 {
@@ -675,9 +678,10 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
     return lo.failed ? NULL : lo.out;
 }
 
-/* Whether consumers whose results take most of their registers have given some to a producer that hands out tiles: one register
- * for what advances together matters there.  H200, attention's key gradients, head dimension 128, causal: 1.7 to 2.8 % faster; kernels with
- * registers to spare take from 2.5 % more to 4 % less, with no rule to it (docs/ptxas.md). */
+/* Whether consumers whose results take most of their registers have given some to a producer that
+ * hands out tiles: one register for what advances together matters there.  H200, attention's key
+ * gradients, head dimension 128, causal: 1.7 to 2.8 % faster; kernels with registers to spare take
+ * from 2.5 % more to 4 % less, with no rule to it (docs/ptxas.md). */
 static bool
 lacks_registers(const Target *target, const TirPlan *plan)
 {
@@ -688,9 +692,10 @@ lacks_registers(const Target *target, const TirPlan *plan)
            consumer->registers < target->role_registers[consumer->instances].consumer;
 }
 
-/* Hoisted values occupy registers during the loop, so that ptxas spills if the loop itself needs nearly all of them;
- * it hoists by itself as far as it finds room.  Partial sums of lanes make it spill, too: their terms stay alive into
- * the next products, where an exchange between lanes would have forced the sum. */
+/* Hoisted values occupy registers during the loop, so that ptxas spills if the loop itself needs
+ * nearly all of them; it hoists by itself as far as it finds room.  Partial sums of lanes make it
+ * spill, too: their terms stay alive into the next products, where an exchange between lanes would
+ * have forced the sum. */
 static LirFn *
 lower_and_spare(PassContext *px, TirFn *fn, bool counted)
 {
@@ -732,7 +737,8 @@ lower_kernel(PassContext *px, TirFn *fn, bool counted)
 {
     LirFn *out = lower_and_spare(px, fn, counted);
 
-    /* (one that fills its threads' registers without roles spills by it: attention, causal, head dimension 128) */
+    /* (one that fills its threads' registers without roles spills by it: attention, causal, head
+     * dimension 128) */
     if (out != NULL && fn->plan != NULL && px->target->pairs_operands &&
         switch_is_on(px, "pair-registers"))
         lir_pair(out);

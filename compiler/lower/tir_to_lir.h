@@ -5,7 +5,8 @@
 #include "compiler/ir/lir.h"
 #include "compiler/passes/pass.h"
 
-/* Tile IR, all fields filled in, to lane IR; NULL after a diagnostic.  `counted`: with the registers that it needs. */
+/* Tile IR, all fields filled in, to lane IR; NULL after a diagnostic.  `counted`: with the
+ * registers that it needs. */
 LirFn *lower_kernel(PassContext *px, TirFn *fn, bool counted);
 
 #endif

@@ -27,7 +27,8 @@ typedef struct PlanHints {
             uint32_t cooperative;
             uint32_t paired;     /* blocks run in clusters of two and multiply together */
             uint32_t two_blocks; /* an SM has two blocks, of one consumer each */
-            uint32_t correction; /* a role of its own changes sums in tensor memory between products */
+            /* a role of its own changes sums in tensor memory between products */
+            uint32_t correction;
         };
         uint32_t key[PLAN_KEYS];
     };
@@ -63,8 +64,8 @@ typedef struct PassContext {
     Switched switched;
     uint32_t warps, stages; /* pinned on the command line; 0: not */
     PlanHints plan;
-    /* where the source pins the plan (@plan): wishes that cannot be met are errors there; {0, 0}: it
-       does not */
+    /* where the source pins the plan (@plan): wishes that cannot be met are errors there; {0, 0}:
+       it does not */
     Span plan_span;
     const char *no_plan; /* set by pass `plan`: why there is no plan, and where */
     Span no_plan_at;
@@ -81,12 +82,12 @@ typedef struct PassContext {
     Buf *bugs;        /* faults that a pass finds in the work of another pass */
 } PassContext;
 
-/* form_products.c: behind pass `plan`: whether products had a form that only a plan has, and there is none: the kernel is as it was
- * before they were formed, and no plan is wanted any more. */
+/* form_products.c: behind pass `plan`: whether products had a form that only a plan has, and there
+ * is none: the kernel is as it was before they were formed, and no plan is wanted any more. */
 bool form_products_anew(PassContext *px, TirFn *fn);
 
-/* Reports that `what` of a plan pinned in the source cannot be met: an error at the plan with a note at
- * `where`.  Does nothing for other plans. */
+/* Reports that `what` of a plan pinned in the source cannot be met: an error at the plan with a
+ * note at `where`.  Does nothing for other plans. */
 void plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const char *what);
 
 /* The passes, each in a file of its name; each returns whether it changed something. */
@@ -96,8 +97,8 @@ void plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const cha
 
 /* Whether the pass `plan` would refuse a kernel as it is, before it changes anything. */
 bool plan_is_refused(PassContext *px, const TirFn *fn);
-/* Whether it refuses any number of consumers with programs of their own, by the shapes of products alone, which no pass behind
- * `form-products` changes. */
+/* Whether it refuses any number of consumers with programs of their own, by the shapes of products
+ * alone, which no pass behind `form-products` changes. */
 bool plan_is_hopeless(PassContext *px, TirFn *fn);
 
 /* ---- the table of switches (switches.def) ---- */
@@ -113,7 +114,8 @@ extern const uint32_t switch_count;
 
 /* The row of a name; `-` and `_` are the same.  -1 when there is none. */
 int32_t switch_find(const char *name, size_t n);
-/* Whether the switch of this name is on: switches.def's default at this level, changed by -f and -fno-. */
+/* Whether the switch of this name is on: switches.def's default at this level, changed by -f and
+ * -fno-. */
 bool switch_is_on(const PassContext *px, const char *name);
 
 /* Whether `name`, of n bytes, is `have` where `-` and `_` are the same. */

@@ -38,7 +38,8 @@ keep_nearer(const char *have, const char *name, const char **best, uint32_t *lea
     }
 }
 
-/* There is no such `what`; a misspelt name gets the nearest one of the passes, and of the switches if they count. */
+/* There is no such `what`; a misspelt name gets the nearest one of the passes, and of the switches
+ * if they count. */
 static void
 name_is_missing(Diag *diag, const char *what, const char *name, bool switches)
 {
@@ -171,8 +172,8 @@ pass_rows(Diag *diag, const char *list)
     return rows;
 }
 
-/* Prints the function behind the pass that ran last: all of it, or that it is what was printed before.  A heading says
- * which pass it is when several are shown. */
+/* Prints the function behind the pass that ran last: all of it, or that it is what was printed
+ * before.  A heading says which pass it is when several are shown. */
 static void
 show(PassContext *px, PassDump *dump, TirFn *fn)
 {
@@ -259,7 +260,8 @@ is_in_shared(const TirVal *value)
     return def != NULL && def->op == TIR_SHARED_READ;
 }
 
-/* Whether some of an operation's tiles have layouts and others, in registers like them, have none. */
+/* Whether some of an operation's tiles have layouts and others, in registers like them, have
+ * none. */
 static bool
 lacks_layout(const TirOp *op)
 {
@@ -300,7 +302,8 @@ without_layout(const TirFn *fn)
     return found;
 }
 
-/* Text may name a pass that it does not come behind: what later passes and the lowering take for granted is asked for. */
+/* Text may name a pass that it does not come behind: what later passes and the lowering take for
+ * granted is asked for. */
 static bool
 has_what_passes_leave(PassContext *px, const TirFn *fn, int32_t last)
 {
@@ -367,7 +370,8 @@ first_row(PassContext *px, const TirFn *fn, uint32_t *row)
     return false;
 }
 
-/* Behind row `row`: where products have a form that only a plan has, and there is none, they are formed again. */
+/* Behind row `row`: where products have a form that only a plan has, and there is none, they are
+ * formed again. */
 static uint32_t
 next_row(PassContext *px, TirFn *fn, uint32_t row)
 {

@@ -4,7 +4,8 @@
 
 #include "compiler/passes/pass.h"
 
-/* Whether the pass of this name is on: passes.def's default at this level, changed by -f and -fno-. */
+/* Whether the pass of this name is on: passes.def's default at this level, changed by -f and
+ * -fno-. */
 bool pass_enabled(const PassContext *px, const char *name);
 
 /* ---- the table and its runner ---- */
@@ -54,8 +55,8 @@ typedef struct PassRun {
     double *seconds;
 } PassRun;
 
-/* Runs the passes that are on, in order, from the one after fn->after (the pass that ran last).  False
- * after errors or bugs. */
+/* Runs the passes that are on, in order, from the one after fn->after (the pass that ran last).
+ * False after errors or bugs. */
 bool passes_run(PassContext *px, TirFn *fn, const PassRun *run);
 /* The same as far as the pass `last`. */
 bool passes_run_until(PassContext *px, TirFn *fn, const PassRun *run, const char *last);

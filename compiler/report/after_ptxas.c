@@ -1,7 +1,7 @@
 /* after_ptxas.c - the lines of `ptxas -v` to figures and warnings.
  *
- * Messages are recognised by their words, not by their numbers: the words have been the same since CUDA 12.0
- * and say more.  Unknown messages are passed on as they are.
+ * Messages are recognised by their words, not by their numbers: the words have been the same since
+ * CUDA 12.0 and say more.  Unknown messages are passed on as they are.
  */
 #include "compiler/report/after_ptxas.h"
 

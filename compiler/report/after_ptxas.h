@@ -1,8 +1,8 @@
 /* after_ptxas.h - what ptxas made of the PTX: registers, spills, and the plans it gave up.
  *
- * ptxas reports only as "info" that it serialises the wgmma of a warp group or ignores setmaxnreg, although
- * either costs half the speed.  This file turns such lines into warnings with advice, and its figures into a
- * report, with counts of the machine code (sass.h).
+ * ptxas reports only as "info" that it serialises the wgmma of a warp group or ignores setmaxnreg,
+ * although either costs half the speed.  This file turns such lines into warnings with advice, and
+ * its figures into a report, with counts of the machine code (sass.h).
  */
 #ifndef TILEC_AFTER_PTXAS_H
 #define TILEC_AFTER_PTXAS_H

@@ -1,5 +1,6 @@
-/* page.c - the panes of the page of --emit=html.  Each line of a text is linked to the line of the source that it comes
- * from: of tile IR by what its printer adds (`at 57:9`), of PTX by .loc, of machine code by nvdisasm's comments. */
+/* page.c - the panes of the page of --emit=html.  Each line of a text is linked to the line of the
+ * source that it comes from: of tile IR by what its printer adds (`at 57:9`), of PTX by .loc, of
+ * machine code by nvdisasm's comments. */
 #include "compiler/report/page.h"
 
 #include <ctype.h>
@@ -50,8 +51,8 @@ source_pane(const Page *page, Buf *out)
 
 /* ---- tile IR ---- */
 
-/* ` at 57:9` or ` at 57:9 of "path"` at the end of a line, but for ` {`: where it comes from, and how long the line is
- * without that. */
+/* ` at 57:9` or ` at 57:9 of "path"` at the end of a line, but for ` {`: where it comes from, and
+ * how long the line is without that. */
 static Place
 place_of_operation(const Page *page, uint32_t own, const char *text, size_t *n)
 {

@@ -1,8 +1,10 @@
-/* page.h - one HTML page about a compilation: source, tile IR, PTX and machine code beside each other, linked line by
- * line; the schedule as a picture; what a launch is bound by; shared memory and its banks; what --report and --remarks say.  For --emit=html.
+/* page.h - one HTML page about a compilation: source, tile IR, PTX and machine code beside each
+ * other, linked line by line; the schedule as a picture; what a launch is bound by; shared memory
+ * and its banks; what --report and --remarks say.  For --emit=html.
  *
- * The page is self-contained: styles and script are in it, and nothing is fetched.  It is made from the texts
- * themselves, each of which names the source place of its lines, so it shows exactly what the files contain.
+ * The page is self-contained: styles and script are in it, and nothing is fetched.  It is made from
+ * the texts themselves, each of which names the source place of its lines, so it shows exactly what
+ * the files contain.
  */
 #ifndef TILEC_REPORT_PAGE_H
 #define TILEC_REPORT_PAGE_H
@@ -46,7 +48,8 @@ void page_escape(Buf *out, const char *text, size_t n);
 void page_line(Buf *out, uint32_t file, uint32_t line, const char *text, size_t n);
 /* The number of the file that `path` names, as a tool may have made it absolute; 0: none. */
 uint32_t page_file(const Diag *diag, const char *path, size_t n);
-/* The shared memory of a block, drawn, and how many blocks of so many threads an SM has room for (page_memory.c). */
+/* The shared memory of a block, drawn, and how many blocks of so many threads an SM has room for
+ * (page_memory.c). */
 void page_memory(const TirFn *fn, const Target *target, uint32_t threads, Buf *out);
 /* The banks that its tiles lie in (page_banks.c). */
 void page_banks(const TirFn *fn, Buf *out);

@@ -1,9 +1,11 @@
-/* page_banks.c - bank conflicts as a picture: for each buffer of tiles, which banks its first eight rows lie in.
+/* page_banks.c - bank conflicts as a picture: for each buffer of tiles, which banks its first eight
+ * rows lie in.
  *
- * Matrices are read and written eight rows of 16 bytes at a time (ldmatrix, stmatrix, the operands of wgmma and tcgen05).
- * A pass of shared memory serves 128 bytes, eight groups of four banks: eight pieces in eight groups take one pass.  The
- * picture has a column for each group; a piece is drawn where it lies, with the number of its column in the buffer,
- * those of the first column full, red where two of them are in one group.
+ * Matrices are read and written eight rows of 16 bytes at a time (ldmatrix, stmatrix, the operands
+ * of wgmma and tcgen05). A pass of shared memory serves 128 bytes, eight groups of four banks:
+ * eight pieces in eight groups take one pass.  The picture has a column for each group; a piece is
+ * drawn where it lies, with the number of its column in the buffer, those of the first column full,
+ * red where two of them are in one group.
  */
 #include "compiler/report/page.h"
 

@@ -1,4 +1,5 @@
-/* page_browser.c - what runs in the browser: the look of the page of --emit=html, and its script. */
+/* page_browser.c - what runs in the browser: the look of the page of --emit=html, and its
+ * script. */
 #include "compiler/report/page.h"
 
 const char page_style[] =
@@ -25,7 +26,8 @@ const char page_style[] =
     /* on a phone one pane is below the other */
     "@media(max-width:60em){body{margin:0 .4em 1em}.panes{display:block}.lines{height:auto;max-height:45vh}}";
 
-/* Lines of one place in the source light up together; a click keeps them, and brings them into view in every pane. */
+/* Lines of one place in the source light up together; a click keeps them, and brings them into view
+ * in every pane. */
 const char page_script[] =
     /* colours: comments, strings, words, types, numbers, names of registers and values */
     "const rules={\n"

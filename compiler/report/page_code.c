@@ -10,8 +10,8 @@ static const char code_room[] = "<!-- machine code -->\n", memory[] = "<section 
 
 enum { MOST_REGISTERS = 255 };
 
-/* The number that the page has for the file `path`, which may have become absolute; 0: none.  Its source pane names
- * them in order. */
+/* The number that the page has for the file `path`, which may have become absolute; 0: none.  Its
+ * source pane names them in order. */
 static uint32_t
 file_in_page(const char *page, const char *path, size_t n, Arena *arena)
 {
@@ -68,7 +68,8 @@ listing_pane(const char *page, const char *listing, Buf *out)
     }
 }
 
-/* How many blocks the registers of an SM are enough for, and what it has at once by all of its limits (page_memory.c). */
+/* How many blocks the registers of an SM are enough for, and what it has at once by all of its
+ * limits (page_memory.c). */
 static void
 blocks_of_sm(const char *page, const PtxasKernel *kernel, Buf *out)
 {

@@ -1,5 +1,5 @@
-/* page_memory.c - the shared memory of a block as a picture: a box for each buffer at its place, what lies over another
- * in a row of its own. */
+/* page_memory.c - the shared memory of a block as a picture: a box for each buffer at its place,
+ * what lies over another in a row of its own. */
 #include "compiler/report/page.h"
 
 #include <string.h>
@@ -50,8 +50,8 @@ draw_buffer(const TirShared *shared, uint32_t row, double scale, Buf *out)
     buf_add(out, "</g>\n");
 }
 
-/* What registers allow, and so what an SM has at once, page_code.c adds, when ptxas has said how many a thread has: hence the
- * comment. */
+/* What registers allow, and so what an SM has at once, page_code.c adds, when ptxas has said how
+ * many a thread has: hence the comment. */
 static void
 blocks_of_sm(const TirFn *fn, const Chip *chip, uint32_t threads, uint32_t used, Buf *out)
 {

@@ -1,7 +1,7 @@
 /* sass.h - machine code as nvdisasm or cuobjdump prints it: its loops, and what runs in them.
  *
- * The text is read for one purpose: to count the tensor instructions of a loop and the instructions beside
- * them.  Operands are parsed only for jump targets.
+ * The text is read for one purpose: to count the tensor instructions of a loop and the instructions
+ * beside them.  Operands are parsed only for jump targets.
  */
 #ifndef TILEC_SASS_H
 #define TILEC_SASS_H

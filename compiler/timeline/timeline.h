@@ -1,9 +1,9 @@
 /* timeline.h - what the roles of a planned kernel do, and when: for --dump-schedule.
  *
- * Everything is derived from the tile IR after the last pass: the operations at which roles meet, and the
- * computation between them.  The timeline shows an order, with every unit at its full rate and the
- * latencies of the target record.  The time of the kernel is that of cost/kernel_time.h, which also counts
- * imperfect overlap.
+ * Everything is derived from the tile IR after the last pass: the operations at which roles meet,
+ * and the computation between them.  The timeline shows an order, with every unit at its full rate
+ * and the latencies of the target record.  The time of the kernel is that of cost/kernel_time.h,
+ * which also counts imperfect overlap.
  */
 #ifndef TILEC_TIMELINE_TIMELINE_H
 #define TILEC_TIMELINE_TIMELINE_H
@@ -31,8 +31,8 @@ typedef struct RoleStep {
 
 typedef VEC(RoleStep) RoleSteps;
 
-/* Role 0 is the producer, role k consumer k - 1; behind the consumers are what adds results to memory, what changes sums, and what
- * issues products, where there are such. */
+/* Role 0 is the producer, role k consumer k - 1; behind the consumers are what adds results to
+ * memory, what changes sums, and what issues products, where there are such. */
 typedef struct RoleTrace {
     RoleSteps role[TIMELINE_ROLES];
     RoleKind kind[TIMELINE_ROLES];
@@ -57,8 +57,8 @@ typedef struct OpCost {
 } OpCost;
 
 OpCost timeline_cost(const Target *target, const TirOp *op, double weight);
-/* Fills in the clocks of each unit in one iteration of the main loop; returns whether some product waits for
- * arithmetic. */
+/* Fills in the clocks of each unit in one iteration of the main loop; returns whether some product
+ * waits for arithmetic. */
 bool timeline_busy(const Target *target, const RoleTrace *trace, double busy[UNIT_COUNT]);
 /* Whether an operation writes a tile to shared memory, from where TMA copies it. */
 bool timeline_goes_through_shared(const TirOp *op);
@@ -119,7 +119,8 @@ typedef struct TimelineOf {
     const KernelTime *time;
 } TimelineOf;
 
-/* timeline_facts.c: roles, buffers, barriers and time; of a kernel without a plan its buffers, and why. */
+/* timeline_facts.c: roles, buffers, barriers and time; of a kernel without a plan its buffers, and
+ * why. */
 void timeline_facts(const Target *target, const TimelineOf *of, Buf *out);
 /* timeline_text.c, timeline_svg.c: of some kernels. */
 /* How busy an iteration keeps the units, and which launch is drawn. */

@@ -1,9 +1,9 @@
 /* timeline_cost.c - how long an operation keeps which unit of an SM busy.
  *
- * Uses the tables of the other models (ir/op_units.h, cost/mma_use.h) at the units' full rates.  A product
- * takes the longer of tensor core time and the time to read its operands from shared memory; arithmetic on
- * tiles takes MUFU or the ALU; masks count nothing, since few iterations keep them; copies take the bandwidth
- * from the L2 cache.
+ * Uses the tables of the other models (ir/op_units.h, cost/mma_use.h) at the units' full rates.  A
+ * product takes the longer of tensor core time and the time to read its operands from shared
+ * memory; arithmetic on tiles takes MUFU or the ALU; masks count nothing, since few iterations keep
+ * them; copies take the bandwidth from the L2 cache.
  */
 #include "compiler/cost/mma_use.h"
 #include "compiler/ir/layout.h"

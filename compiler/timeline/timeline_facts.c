@@ -26,8 +26,8 @@ print_programs(const TirPlan *plan, const TirGridAxis *axis, uint32_t consumer, 
         buf_printf(out, "computes programs %s = %u, %u, ..\n", axis->name, first, first + n);
 }
 
-/* Begins the line of a role, or of one consumer: name, warps, registers of a thread; false: there is none.  The producer has
- * all warps of its group that no other role has. */
+/* Begins the line of a role, or of one consumer: name, warps, registers of a thread; false: there
+ * is none.  The producer has all warps of its group that no other role has. */
 static bool
 print_role(const TirPlan *plan, RoleKind kind, uint32_t consumer, Buf *out)
 {

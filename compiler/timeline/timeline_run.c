@@ -1,13 +1,14 @@
 /* timeline_run.c - runs the roles side by side, with each unit at its full rate.
  *
- * Each role takes its steps in order.  A step that waits for another role (a full stage, an empty stage,
- * the turn, the other consumers) starts when that has happened; a step on a shared unit starts when the unit
- * has finished the work requested before.  Among the possible steps the earliest is taken, since later ones
- * cannot change it.  Copies and products are asynchronous; the result of a product is available one latency
- * after its end (the gap of an iteration, divided equally among its waits).
+ * Each role takes its steps in order.  A step that waits for another role (a full stage, an empty
+ * stage, the turn, the other consumers) starts when that has happened; a step on a shared unit
+ * starts when the unit has finished the work requested before.  Among the possible steps the
+ * earliest is taken, since later ones cannot change it.  Copies and products are asynchronous; the
+ * result of a product is available one latency after its end (the gap of an iteration, divided
+ * equally among its waits).
  *
- * A block runs two tiles with the same program, so that the picture shows where a persistent block begins
- * the next tile.
+ * A block runs two tiles with the same program, so that the picture shows where a persistent block
+ * begins the next tile.
  */
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/timeline/timeline.h"
@@ -67,7 +68,8 @@ typedef struct Run {
     VEC(Meeting) meetings;
     uint32_t tiles;
     double latency; /* of a wait for products */
-    Moments iterations[2]; /* of the first role with products: begins and ends, with the tile as the span */
+    /* of the first role with products: begins and ends, with the tile as the span */
+    Moments iterations[2];
 } Run;
 
 /* ---- names ---- */
@@ -101,8 +103,8 @@ timeline_consumer(const RoleTrace *trace, uint32_t role, const TirOp *op)
     return kind == ROLE_MMA ? (int32_t)op->integer : (int32_t)trace->consumer[role];
 }
 
-/* The nearest name on the way that a value was computed; what is carried from iteration to iteration
- * is what it begins with. */
+/* The nearest name on the way that a value was computed; what is carried from iteration to
+ * iteration is what it begins with. */
 static const char *
 value_text(const TirVal *value)
 {
@@ -213,7 +215,8 @@ consumer_of(const Run *run, uint32_t role, const TirOp *op)
     return tir_serves_all(trace->kind[role]) ? (uint32_t)op->integer : trace->consumer[role];
 }
 
-/* With the dynamic scheduler the producer broadcasts to the consumers, TILE_STAGES ahead at most. */
+/* With the dynamic scheduler the producer broadcasts to the consumers, TILE_STAGES ahead at
+ * most. */
 static Need
 need_of_tile(const Run *run, uint32_t role)
 {
@@ -237,7 +240,8 @@ need_of_tile(const Run *run, uint32_t role)
     return need;
 }
 
-/* The next stage of a pipeline that a role fills when its readers, or the one there is, have given it back. */
+/* The next stage of a pipeline that a role fills when its readers, or the one there is, have given
+ * it back. */
 static Need
 need_of_stage(const Run *run, uint32_t role, const TirOp *op)
 {
@@ -343,7 +347,8 @@ signal(Run *run, uint32_t role, const TirOp *op, const char *text)
     return add_span(run, (TimeSpan){SPAN_SIGNAL, UNIT_NONE, role, now, now, now, op, text, -1});
 }
 
-/* What a role hands on or gives back, it does now; the mma role when all products that it has issued have ended. */
+/* What a role hands on or gives back, it does now; the mma role when all products that it has
+ * issued have ended. */
 static Moment
 moment_of(Run *run, uint32_t role, const TirOp *op)
 {
@@ -515,8 +520,8 @@ choose_windows(Run *run)
         return;
     if (n > 1)
         add_window(line, "prologue, and the first iteration", 0, begins->at[1].at);
-    /* Iterations that follow one another, in the last half of the tile: no loop around the main loop
-     * has gone on between them. */
+    /* Iterations that follow one another, in the last half of the tile: no loop around the main
+     * loop has gone on between them. */
     for (uint32_t i = n / 2; i + 1 < n && ends->at[i].at >= begins->at[i + 1].at; i++)
         end_of_run = i + 1;
     if (end_of_run > n / 2) {

@@ -1,6 +1,6 @@
 /* timeline_svg.c - the schedule of some kernels as a picture: facts, and for each window a lane for
- * every unit and every role.  Lines lead from what ended a wait to where it ended.  Plain SVG, without
- * scripts: everything else stands in the titles that browsers show over a shape. */
+ * every unit and every role.  Lines lead from what ended a wait to where it ended.  Plain SVG,
+ * without scripts: everything else stands in the titles that browsers show over a shape. */
 #include "compiler/base/svg.h"
 #include "compiler/timeline/timeline.h"
 

@@ -1,8 +1,8 @@
 /* timeline_trace.c - runs the programs of the roles over one tile and records their steps.
  *
- * The launch is one of the small launches of pass check-roles: the first in which every consumer has enough
- * iterations for each pipeline to go around more than twice, so that a steady state is reached.  Branches that
- * depend on data are weighted as in the cost model.
+ * The launch is one of the small launches of pass check-roles: the first in which every consumer
+ * has enough iterations for each pipeline to go around more than twice, so that a steady state is
+ * reached.  Branches that depend on data are weighted as in the cost model.
  */
 #include "compiler/cost/cost.h"
 #include "compiler/passes/check/role_cases.h"
@@ -34,7 +34,8 @@ timeline_is_product(const TirOp *op)
     return op->op == TIR_TMEM_MMA || (op->op == TIR_MMA && op->async);
 }
 
-/* Whether a block has products in it, or waits for what another role multiplies; `loops`: in a loop of it. */
+/* Whether a block has products in it, or waits for what another role multiplies; `loops`: in a loop
+ * of it. */
 static bool
 has_products(const TirBlock *block, bool loops)
 {
@@ -169,7 +170,8 @@ count_iterations(Search *s)
     return least;
 }
 
-/* Where a number of the launch, as that of the longest packed rows, says how many programs there are: each consumer has one. */
+/* Where a number of the launch, as that of the longest packed rows, says how many programs there
+ * are: each consumer has one. */
 static void
 count_enough(Search *s)
 {
@@ -252,7 +254,8 @@ describe(Arena *arena, const TirFn *fn, const Found *found)
     return text.at;
 }
 
-/* Not the warps that copy from staging buffers to memory: what they do is a step of the consumers'. */
+/* Not the warps that copy from staging buffers to memory: what they do is a step of the
+ * consumers'. */
 static void
 list_roles(const TirPlan *plan, RoleTrace *out)
 {

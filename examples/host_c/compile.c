@@ -3,8 +3,9 @@
  *     cc -std=c99 compile.c -ltilec -lcuda -o compile      (after cmake --install; here: make compile)
  *     ./compile
  *
- * The parameters are what docs/metadata.md says: a pointer for each tensor, its strides but the last one (a vector has
- * none), the sizes, the scalars.  --emit=header writes all of this for a program that is known when the host is built.
+ * The parameters are what docs/metadata.md says: a pointer for each tensor, its strides but the
+ * last one (a vector has none), the sizes, the scalars.  --emit=header writes all of this for a
+ * program that is known when the host is built.
  */
 #include <cuda.h>
 #include <stdio.h>

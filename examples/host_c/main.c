@@ -7,11 +7,11 @@
  *
  * One sequence of 300 tokens, 4 heads; the result is compared with the same sums on the CPU.
  *
- * The same program launches what tilec makes for every target, or for several: `-arch sm_80,sm_90` is
- * a header with code for both, of which attention_load() takes what suits the GPU.  For sm_90 (`-arch sm_80` on older
- * GPUs) the kernel is one of warp groups: attention_launch() makes its tensor maps and finds how many
- * blocks run at once; what is left to the program is the memory of the counter from which blocks
- * draw their tiles.
+ * The same program launches what tilec makes for every target, or for several: `-arch sm_80,sm_90`
+ * is a header with code for both, of which attention_load() takes what suits the GPU.  For sm_90
+ * (`-arch sm_80` on older GPUs) the kernel is one of warp groups: attention_launch() makes its
+ * tensor maps and finds how many blocks run at once; what is left to the program is the memory of
+ * the counter from which blocks draw their tiles.
  */
 #include "attention.h"
 
@@ -109,10 +109,12 @@ main(void)
     CHECK(cuMemcpyHtoD(args.V.data, v, sizeof v));
 
 #ifdef ATTENTION_HAS_SCRATCH_TILE_COUNTER /* causal programs differ in length, so they are drawn */
-    size_t bytes = attention_bytes_tile_counter(&module, &args); /* 0: not by the code for this GPU */
+    /* 0: not by the code for this GPU */
+    size_t bytes = attention_bytes_tile_counter(&module, &args);
     if (bytes > 0) {
         CHECK(cuMemAlloc(&args.scratch_tile_counter, bytes));
-        CHECK(cuMemsetD8(args.scratch_tile_counter, 0, bytes)); /* once: each launch leaves it zero */
+        /* once: each launch leaves it zero */
+        CHECK(cuMemsetD8(args.scratch_tile_counter, 0, bytes));
     }
 #endif
 

@@ -1,10 +1,12 @@
-/* main.c - a decode loop as in serving: a CUDA graph that is made once, a cache of keys and values that grows.
+/* main.c - a decode loop as in serving: a CUDA graph that is made once, a cache of keys and values
+ * that grows.
  *
  *     make && ./serving
  *
- * Each step writes a token's keys and values behind the others, sets the arguments of the graph's first kernel
- * to one key more (cuGraphExecKernelNodeSetParams), and launches the graph.  Nothing is captured again, built
- * again or allocated: what a kernel takes is put together by attention_decode_split_pack().
+ * Each step writes a token's keys and values behind the others, sets the arguments of the graph's
+ * first kernel to one key more (cuGraphExecKernelNodeSetParams), and launches the graph.  Nothing
+ * is captured again, built again or allocated: what a kernel takes is put together by
+ * attention_decode_split_pack().
  *
  * The result of each step is compared with the same sums on the CPU.
  */

@@ -1,5 +1,5 @@
-/* host.h - what tilec asks for of POSIX and wasi-libc, by its age, does not have or refuses: host.c has them, under names of
- * their own.  Before all of each file. */
+/* host.h - what tilec asks for of POSIX and wasi-libc, by its age, does not have or refuses: host.c
+ * has them, under names of their own.  Before all of each file. */
 #ifndef TILEC_PLAYGROUND_HOST_H
 #define TILEC_PLAYGROUND_HOST_H
 

@@ -1,5 +1,5 @@
-/* setjmp.h - for WebAssembly, which has no jumps over frames.  tilec jumps only where memory has run out, and ends there:
- * here it stops the instance, and the page says so and makes a new one. */
+/* setjmp.h - for WebAssembly, which has no jumps over frames.  tilec jumps only where memory has
+ * run out, and ends there: here it stops the instance, and the page says so and makes a new one. */
 #ifndef TILEC_PLAYGROUND_SETJMP_H
 #define TILEC_PLAYGROUND_SETJMP_H
 

@@ -253,8 +253,8 @@ Py_ssize_t count(PyObject *tuple, Py_ssize_t most, const char *what);
 /* Makes the new tensors, runs, returns what the call gives. */
 PyObject *plan_run(Plan *p, PyObject *const *args, const View *views);
 typedef uint64_t (*FindScratch)(Device *d, void *stream, uint64_t capture, uint64_t bytes);
-/* The scratch of all steps in order, for launches in `stream`, as `find` has it; false: it has not. `*capturing`:
- * whether the stream is captured. */
+/* The scratch of all steps in order, for launches in `stream`, as `find` has it; false: it has not.
+ * `*capturing`: whether the stream is captured. */
 bool find_scratch(Plan *p, FindScratch find, void *stream, bool *capturing, uint64_t *scratch);
 /* The launches; the context is current. */
 Result launch_steps(Plan *p, const uint64_t *address, const uint64_t *scratch, void *stream,
@@ -272,8 +272,9 @@ enum { NATIVE_DONE, NATIVE_NOT_READY, NATIVE_FAILED };
 /* What the gradient node calls (python/tilec/torch/node.cpp has the same); it needs no lock. */
 typedef struct Native {
     uint32_t version, max_tensors;
-    /* Launches.  `address` has those of the arguments and of what is made, and room for max_tensors.
-     * Unless it is NATIVE_DONE the caller takes the way through Python, which says what is wrong. */
+    /* Launches.  `address` has those of the arguments and of what is made, and room for
+     * max_tensors. Unless it is NATIVE_DONE the caller takes the way through Python, which says
+     * what is wrong. */
     int (*run)(void *plan, uint64_t *address);
     void (*keep)(void *plan);
     void (*drop)(void *plan);

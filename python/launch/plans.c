@@ -202,8 +202,8 @@ refuse(Plans *ps, PyObject *const *args, Py_ssize_t n)
     return NULL;
 }
 
-/* Adds what a tensor is to the key; false: it is not `plain`, of a type that open() was told of, or an
- * error is set. */
+/* Adds what a tensor is to the key; false: it is not `plain`, of a type that open() was told of, or
+ * an error is set. */
 static bool
 add_tensor(Plans *ps, PyObject *tensor, View *v, uint64_t *key, unsigned *words, bool *plain)
 {
@@ -275,7 +275,8 @@ plan_of_call(Plans *ps, PyObject *const *args, Py_ssize_t n, View *views, PyObje
     return plan;
 }
 
-/* Runs the plan of these arguments; `*plan`: which it was, a reference, or NULL where the answer is none of a plan. */
+/* Runs the plan of these arguments; `*plan`: which it was, a reference, or NULL where the answer is
+ * none of a plan. */
 static PyObject *
 run_call(Plans *ps, PyObject *const *args, Py_ssize_t n, Plan **plan)
 {

@@ -1,9 +1,9 @@
 /* fuzz.h - what the fuzz targets of this folder share.
  *
- * Each target is one file, fuzz_NAME.c, with the three things below; an input is `fuzz_choices` bytes
- * that choose what is done, and then a text.  The file is linked twice: with libFuzzer (cmake --preset
- * fuzz: the program fuzz_NAME), and with replay.c, which mutates the files of the tree by itself, the
- * same way every time (fuzz_NAME_replay, a test).  Both use mutate.c.
+ * Each target is one file, fuzz_NAME.c, with the three things below; an input is `fuzz_choices`
+ * bytes that choose what is done, and then a text.  The file is linked twice: with libFuzzer (cmake
+ * --preset fuzz: the program fuzz_NAME), and with replay.c, which mutates the files of the tree by
+ * itself, the same way every time (fuzz_NAME_replay, a test).  Both use mutate.c.
  */
 #ifndef TILEC_TESTS_FUZZ_H
 #define TILEC_TESTS_FUZZ_H

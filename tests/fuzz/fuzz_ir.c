@@ -80,7 +80,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     options.allocator = &allocator;
     if (tilec_compile(&options, lane ? "fuzz.lir" : "fuzz.tir", (const char *)data + fuzz_choices,
                       n - fuzz_choices, &result) == TILEC_BUG &&
-        strstr(result.messages, "\ncheck-roles:") == NULL) { /* roles written by hand may be wrong */
+        /* roles written by hand may be wrong */
+        strstr(result.messages, "\ncheck-roles:") == NULL) {
         fprintf(stderr, "%s", result.messages);
         abort();
     }

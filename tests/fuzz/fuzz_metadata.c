@@ -1,7 +1,7 @@
 /* fuzz_metadata.c - what a PTX file says of itself: found, parsed, and a launch checked against it.
  *
- * One byte chooses whether the text is PTX, JSON, a launch expression, or what ptxas and a disassembler
- * print.
+ * One byte chooses whether the text is PTX, JSON, a launch expression, or what ptxas and a
+ * disassembler print.
  */
 #include <setjmp.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* fuzz_ptx.c - PTX text for the simulator: read, and where it can be read, run for a few steps.
  *
- * Three bytes choose the launch.  Every parameter that can hold an address gets one of a buffer of its
- * own; the others are small numbers.
+ * Three bytes choose the launch.  Every parameter that can hold an address gets one of a buffer of
+ * its own; the others are small numbers.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* fuzz_tile.c - a program for the compiler: it gives a status, and neither crashes nor leaks.
  *
- * Three bytes choose the level, the target, what comes out, the reports, and whether it is a search.
+ * Three bytes choose the level, the target, what comes out, the reports, and whether it is a
+ * search.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  *     fuzz_NAME_replay --inputs FILE..             whole inputs, as libFuzzer writes them
  *     fuzz_NAME_replay --seeds FOLDER FILE..       writes inputs for libFuzzer: the files with choices
  *
- * A folder stands for the files in it.  With FUZZ_KEEP=FILE in the environment the input that is about to run lies
- * there.
+ * A folder stands for the files in it.  With FUZZ_KEEP=FILE in the environment the input that is
+ * about to run lies there.
  */
 #define _POSIX_C_SOURCE 200809L /* scandir */
 #include <dirent.h>

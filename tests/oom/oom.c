@@ -3,13 +3,14 @@
  * Linked into tilec, tilerun and simrun with --wrap=malloc and the like (CMakeLists.txt).  The
  * environment says what to do; without it everything is as ever.
  *
- *     OOM_LIST=FROM:TO:STEP   each of these n in a process of its own, forked before main(), in a folder
- *                             of its own, ./N, with its output in ./N/stdout and ./N/stderr
+ *     OOM_LIST=FROM:TO:STEP   each of these n in a process of its own, forked before main(), in a
+ *                             folder of its own, ./N, with its output in ./N/stdout and ./N/stderr
  *     OOM_FROM_THEN_ON=1      all allocations behind the n-th fail, too
  *
  * ./status gets a line for each: n, the exit status (128 + the number of a signal), and how many
  * allocations there were.  The walk ends at the first n that there was no n-th of.
- * What mkstemp() or mkdtemp() made and is still there at the end is named on standard error: "left behind: ..".
+ * What mkstemp() or mkdtemp() made and is still there at the end is named on standard error: "left
+ * behind: ..".
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

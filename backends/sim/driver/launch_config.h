@@ -1,5 +1,5 @@
-/* launch_config.h - CUlaunchConfig and CUlaunchAttribute as the driver lays them out, for the drivers that
- * tests make up. */
+/* launch_config.h - CUlaunchConfig and CUlaunchAttribute as the driver lays them out, for the
+ * drivers that tests make up. */
 #ifndef TESTS_LAUNCH_CONFIG_H
 #define TESTS_LAUNCH_CONFIG_H
 

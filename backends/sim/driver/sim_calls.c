@@ -1,5 +1,6 @@
-/* sim_calls.c - calls of the CUDA driver API that programs make around their kernels, for sim_cuda.c: contexts, streams, events,
- * copies.  All is done at once, in the order in which it is called, whatever the stream.
+/* sim_calls.c - calls of the CUDA driver API that programs make around their kernels, for
+ * sim_cuda.c: contexts, streams, events, copies.  All is done at once, in the order in which it is
+ * called, whatever the stream.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* sim_cuda.c - a libcuda.so.1 over the simulator: host programs run their kernels without a GPU.
  *
- * Kernels are run to their end at the launch, with all checks of the simulator; what it finds goes to standard error, and the
- * launch fails.  Device memory is the simulator's, so an address means nothing to the host.  tilec-sim sets:
+ * Kernels are run to their end at the launch, with all checks of the simulator; what it finds goes
+ * to standard error, and the launch fails.  Device memory is the simulator's, so an address means
+ * nothing to the host.  tilec-sim sets:
  *     SIM_CUDA_CAPABILITY=MAJOR.MINOR (9.0)    SIM_CUDA_SEED=N (0)    SIM_CUDA_SEEDS=N (1), of each launch
  *     SIM_CUDA_LATE=1: as simrun --late
  *     SIM_CUDA_STRICT=1: notes are faults      SIM_CUDA_STATUS=1: the program ends with status 3 after a fault
@@ -30,8 +31,8 @@ typedef struct Function {
     struct Function *next;
 } Function;
 
-/* The driver has state of its own: one device, the functions that were asked for, and what context each
- * thread is in. */
+/* The driver has state of its own: one device, the functions that were asked for, and what context
+ * each thread is in. */
 static SimDevice *device;
 static Function *functions;
 static __thread void *current, *below; /* one may be pushed */
@@ -425,8 +426,8 @@ cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
     return run_seeds(function, &launch);
 }
 
-/* Of the attributes only the leave to start early is known, which says nothing where launches run one
- * behind the other. */
+/* Of the attributes only the leave to start early is known, which says nothing where launches run
+ * one behind the other. */
 EXPORT Result
 cuLaunchKernelEx(const Config *config, void *handle, void **args, void **extra)
 {

@@ -1,4 +1,5 @@
-/* sim_graph.c - CUDA graphs of kernel nodes, for sim_cuda.c: nodes run in the order in which they were added. */
+/* sim_graph.c - CUDA graphs of kernel nodes, for sim_cuda.c: nodes run in the order in which they
+ * were added. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,21 +1,23 @@
 /* check_columns.c - part of pass `check-roles`: whether accesses to tensor memory are ordered.
  *
- * While the roles run against each other (check_together.c), each has a clock for every other: how much of what that one
- * has done lies before what comes next.  An operation that hands a stage on tells what its role knows, one that waits
- * for it learns it; what happens is the same in all orders of steps, and so is this.  Two accesses to a column, one of which
- * writes, must be ordered by it, whichever tokens say so: that a stage was acquired or released, that another one was
- * handed on behind it, or that products run in the order in which they are issued.  The tensor core is a role of its own
- * here.  It begins a product when that is issued, and a stage that the mma role hands on tells what all products issued
- * before have done.
+ * While the roles run against each other (check_together.c), each has a clock for every other: how
+ * much of what that one has done lies before what comes next.  An operation that hands a stage on
+ * tells what its role knows, one that waits for it learns it; what happens is the same in all
+ * orders of steps, and so is this.  Two accesses to a column, one of which writes, must be ordered
+ * by it, whichever tokens say so: that a stage was acquired or released, that another one was
+ * handed on behind it, or that products run in the order in which they are issued.  The tensor core
+ * is a role of its own here.  It begins a product when that is issued, and a stage that the mma
+ * role hands on tells what all products issued before have done.
  *
- * A phase of a barrier does not end before the role that waits for the one before has seen that: the parity of a phase
- * tells two of them apart, no more.
+ * A phase of a barrier does not end before the role that waits for the one before has seen that:
+ * the parity of a phase tells two of them apart, no more.
  *
- * What consumers write to shared memory for other roles, operands of products and vectors for the correction role, is looked at
- * like columns behind those of tensor memory.
+ * What consumers write to shared memory for other roles, operands of products and vectors for the
+ * correction role, is looked at like columns behind those of tensor memory.
  *
- * What is read, or added to, was written in the same tile; nothing is overwritten that nobody has read, nor added to that
- * somebody has: so the first product of a stage does not add, and those behind it do.
+ * What is read, or added to, was written in the same tile; nothing is overwritten that nobody has
+ * read, nor added to that somebody has: so the first product of a stage does not add, and those
+ * behind it do.
  */
 #include <string.h>
 
@@ -42,7 +44,8 @@ typedef struct Access {
     uint32_t actor, time, tile;
 } Access;
 
-/* Columns of a consumer's part that no stage divides; or a stage that consumers write in shared memory. */
+/* Columns of a consumer's part that no stage divides; or a stage that consumers write in shared
+ * memory. */
 typedef struct Granule {
     Access written, read[ACTORS];
     uint32_t readers; /* since then: a bit for each */
@@ -63,12 +66,14 @@ struct Columns {
     uint32_t *granule;  /* of a column of all consumers' parts */
     uint32_t n_columns; /* granules of these; those of shared memory come behind them */
     uint32_t *columns;  /* of a stage, by pipeline */
-    /* Where two blocks multiply together, by consumer: it has handed on zeros last, or there is nothing to hand on, and so may
-     * let results pass unread: its program has not got the iteration. */
+    /* Where two blocks multiply together, by consumer: it has handed on zeros last, or there is
+     * nothing to hand on, and so may let results pass unread: its program has not got the
+     * iteration. */
     bool passes[MOST_CONSUMERS];
 };
 
-/* Finds which columns are looked at together: all those between two places where a stage begins or ends. */
+/* Finds which columns are looked at together: all those between two places where a stage begins or
+ * ends. */
 static void
 find_granules(Columns *c)
 {

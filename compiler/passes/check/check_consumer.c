@@ -1,26 +1,27 @@
-/* check_consumer.c - one consumer's run over one tile: a stage is held while it is read, and a product has
- * ended before its result is read or its operands are overwritten.
+/* check_consumer.c - one consumer's run over one tile: a stage is held while it is read, and a
+ * product has ended before its result is read or its operands are overwritten.
  *
  * An asynchronous product owns, until a mma_wait covers it, the registers of its accumulator (its
- * register class), the registers of an operand that is not in shared memory, and the stages of its other
- * operands.  Another product may add to the same register class meanwhile: the products of a warp group
- * run in order.  A register class holds one live value.  Reading a value after its class was reassigned,
- * even by the next iteration, reads the wrong data.
+ * register class), the registers of an operand that is not in shared memory, and the stages of its
+ * other operands.  Another product may add to the same register class meanwhile: the products of a
+ * warp group run in order.  A register class holds one live value.  Reading a value after its class
+ * was reassigned, even by the next iteration, reads the wrong data.
  *
- * What consumers do together.  The time between two barriers of all consumers is an epoch; within one, the order of
- * different consumers is unknown.  Data to which all consumers contribute must be read in a later epoch than it was
- * written or waited for in, and must be written again or released in a later epoch than the last product that
- * reads it ended in.  Consumers that meet at barriers take the same branches (check_roles.c), so each epoch
- * has the same operations for all of them.
+ * What consumers do together.  The time between two barriers of all consumers is an epoch; within
+ * one, the order of different consumers is unknown.  Data to which all consumers contribute must be
+ * read in a later epoch than it was written or waited for in, and must be written again or released
+ * in a later epoch than the last product that reads it ended in.  Consumers that meet at barriers
+ * take the same branches (check_roles.c), so each epoch has the same operations for all of them.
  *
- * A pipeline with deferred release holds one stage when a tile begins: that of the tile before, numbered 1 here.
- * The tile releases it, and leaves its own stage held.
+ * A pipeline with deferred release holds one stage when a tile begins: that of the tile before,
+ * numbered 1 here. The tile releases it, and leaves its own stage held.
  *
- * When a tile is computed.  The lowering evaluates pure operations lazily (lower_value.c): when a reduction, a
- * product, a store, a conversion or a yield first needs the result, or to place it in its register class.  The
- * result is kept until the block runs again.  So an operation reads its operands where its result is first
- * needed, not where it stands, unless acc_classes.c has it evaluated at once.  Operations that only rename
- * registers keep nothing: their readers read the original registers.
+ * When a tile is computed.  The lowering evaluates pure operations lazily (lower_value.c): when a
+ * reduction, a product, a store, a conversion or a yield first needs the result, or to place it in
+ * its register class.  The result is kept until the block runs again.  So an operation reads its
+ * operands where its result is first needed, not where it stands, unless acc_classes.c has it
+ * evaluated at once.  Operations that only rename registers keep nothing: their readers read the
+ * original registers.
  */
 #include <string.h>
 
@@ -271,7 +272,8 @@ is_eager(const Consumer *b, const TirOp *op)
            !b->facts->renames[op->results[0]->id];
 }
 
-/* A read of the parts of all consumers: a barrier of all consumers must lie between their writing (or wait) and this. */
+/* A read of the parts of all consumers: a barrier of all consumers must lie between their writing
+ * (or wait) and this. */
 static bool
 read_all_parts(Consumer *b, const TirOp *read, uint32_t stage)
 {
@@ -291,8 +293,8 @@ read_all_parts(Consumer *b, const TirOp *read, uint32_t stage)
     return true;
 }
 
-/* A read of this consumer's part of a tile: since the check does not know which part that is, the rules must hold for
- * each part's pipeline. */
+/* A read of this consumer's part of a tile: since the check does not know which part that is, the
+ * rules must hold for each part's pipeline. */
 static bool
 read_own_stage(Consumer *b, const TirOp *read, uint32_t *stage)
 {
@@ -335,8 +337,8 @@ read_stage(Consumer *b, const TirOp *read, uint32_t *stage)
     return !read->coop_k || read_all_parts(b, read, *stage);
 }
 
-/* The lowering reads tensor memory when something asks for it.  A sum that has no tokens of its own may be another's once
- * something has been handed on. */
+/* The lowering reads tensor memory when something asks for it.  A sum that has no tokens of its own
+ * may be another's once something has been handed on. */
 static bool
 read_tmem(Consumer *b, const TirOp *read)
 {
@@ -563,7 +565,7 @@ take_stage(Consumer *b, const TirOp *op)
     return true;
 }
 
-/* A stage in tensor memory.  What was to be read there before has been: the others may overwrite it now. */
+/* A stage in tensor memory.  What was to be read there before has been: it may be overwritten. */
 static bool
 hand_on(Consumer *b, const TirOp *op)
 {
@@ -584,7 +586,8 @@ hand_on(Consumer *b, const TirOp *op)
     return true;
 }
 
-/* The product that may still run and reads a stage of a buffer, or of the one for this consumer's part; NULL: none does. */
+/* The product that may still run and reads a stage of a buffer, or of the one for this consumer's
+ * part; NULL: none does. */
 static const TirOp *
 running_reader(const Consumer *b, const TirShared *buffer, uint32_t stage)
 {
@@ -653,9 +656,9 @@ write_part(Consumer *b, const TirOp *op)
     return true;
 }
 
-/* A result is stored over the stage of this tile: no product reads the stage any more, nothing is written there
- * again, and it is not released in this tile (`release_stage`), because the lowering waits in the next tile until
- * TMA has read it. */
+/* A result is stored over the stage of this tile: no product reads the stage any more, nothing is
+ * written there again, and it is not released in this tile (`release_stage`), because the lowering
+ * waits in the next tile until TMA has read it. */
 static bool
 write_aliased(Consumer *b, const TirOp *op)
 {

@@ -2,29 +2,32 @@
  *
  *   level    tile IR, all fields filled in, with a plan
  *   does     runs the roles over small launches (role_cases.c): every number of
- *            iterations from none to one that takes each pipeline around several times, for each consumer
- *            that can have its own, and tile after tile when blocks are persistent
- *   leaves   nothing changed.  What is wrong is a fault of ours and goes to px->bugs, with the launch,
- *            the operation and what the roles had done
+ *            iterations from none to one that takes each pipeline around several times, for each
+ *            consumer that can have its own, and tile after tile when blocks are persistent
+ *   leaves   nothing changed.  What is wrong is a fault of ours and goes to px->bugs, with the
+ *            launch, the operation and what the roles had done
  *
  * What is proved of a launch, and why that is enough.
  *
- * 1. Each role by itself (check_consumer.c): a stage is read between its wait and its release, a release
- *    follows the mma_wait for every product that reads the stage, nothing of a product still running
- *    is looked at or overwritten.  A copy begins when all readers have released the stage - that is
- *    what tma_load waits for - so with this no order of events lets it run into a reader.  Releases
- *    and waits of a consumer alternate, and a wait lets it pass only when the stage is full; so a consumer
- *    arrives once at each phase of a barrier, and phases never lap each other.
- * 2. Counts: in every tile each consumer waits for as many stages of each pipeline as are filled, and releases
- *    as many.  So a tile leaves the pipelines as it found them.  A reduce warp adds as many tiles as its consumer
- *    leaves in the staging buffer.
- * 3. Contents: the n-th stage of a pipeline that a consumer reads holds what the kernel, before it was parted,
- *    has the consumer load at that place (roles_stagger.c: at another, one for all pipelines): same coordinates.
+ * 1. Each role by itself (check_consumer.c): a stage is read between its wait and its release, a
+ *    release follows the mma_wait for every product that reads the stage, nothing of a product
+ *    still running is looked at or overwritten.  A copy begins when all readers have released the
+ *    stage - that is what tma_load waits for - so with this no order of events lets it run into a
+ *    reader.  Releases and waits of a consumer alternate, and a wait lets it pass only when the
+ *    stage is full; so a consumer arrives once at each phase of a barrier, and phases never lap
+ *    each other.
+ * 2. Counts: in every tile each consumer waits for as many stages of each pipeline as are filled,
+ *    and releases as many.  So a tile leaves the pipelines as it found them.  A reduce warp adds as
+ *    many tiles as its consumer leaves in the staging buffer.
+ * 3. Contents: the n-th stage of a pipeline that a consumer reads holds what the kernel, before it
+ *    was parted, has the consumer load at that place (roles_stagger.c: at another, one for all
+ *    pipelines): same coordinates.
  * 4. No dead end.  A role's steps do not depend on time, only on sizes; a step that can be taken
- *    stays so until its role takes it, because what it needs - filled stages, released stages, the only
- *    turn there is, the others at a barrier - is taken away by nobody else; and two steps of
- *    different roles can be taken in either order with the same outcome.  So all orders that go on as long as they can
- *    end alike, and one of them is run, here round by round.  (The argument is that for Kahn networks with bounded buffers.)
+ *    stays so until its role takes it, because what it needs - filled stages, released stages, the
+ *    only turn there is, the others at a barrier - is taken away by nobody else; and two steps of
+ *    different roles can be taken in either order with the same outcome.  So all orders that go on
+ *    as long as they can end alike, and one of them is run, here round by round.  (The argument is
+ *    that for Kahn networks with bounded buffers.)
  *
  * Runs that go the same way are looked at once.
  */
@@ -198,7 +201,7 @@ say_history(Checker *c, uint32_t role, const RoleEvents *events)
         say_op(c, events->at[i]);
 }
 
-/* The operation at which something is wrong, another one that it involves, or NULL, and what the role had done. */
+/* Where something is wrong, another operation that it involves or NULL, what the role had done. */
 static void
 say_place_of(Checker *c, uint32_t role, const TirOp *op, const TirOp *other, RoleEvents done)
 {
@@ -242,8 +245,8 @@ find_alike(Checker *c, RoleKind kind, RoleRun *run)
     }
 }
 
-/* Checks a way that is new; a consumer's rules are checked only if no way of the same class was.  False after a
- * fault, and when the run is too long. */
+/* Checks a way that is new; a consumer's rules are checked only if no way of the same class was.
+ * False after a fault, and when the run is too long. */
 static bool
 judge_run(Checker *c, uint32_t role, RoleRun *run)
 {
@@ -287,7 +290,7 @@ same_start(const Checker *c, const LaunchRun *known, RoleKind kind)
     return same;
 }
 
-/* What a role does in the current tile; NULL when the run is too long to judge, or after a fault. */
+/* What a role does in the current tile; NULL: too long to judge, or after a fault. */
 static RoleRun *
 run_role(Checker *c, uint32_t role)
 {
@@ -370,7 +373,7 @@ check_counts(Checker *c, const TileRun *tile)
     return true;
 }
 
-/* The places of the copies or loads of a program in the current tile, in `room`; NULL: too long a run. */
+/* The places of a program's copies or loads in the current tile, in `room`; NULL: too long. */
 static Places *
 collect_places(Checker *c, WalkProgram *program, uint32_t role, Places **room)
 {
@@ -403,9 +406,9 @@ check_unread(Checker *c, const TileRun *tile, uint32_t role, const TirShared *pi
     return false;
 }
 
-/* Checks that one consumer reads from one pipeline what the kernel has it load, in this order.  With staggered starts
- * the order differs, but must be the same for all pipelines with equally many tiles: `order`, which the first of
- * them sets. */
+/* Checks that one consumer reads from one pipeline what the kernel has it load, in this order.
+ * With staggered starts the order differs, but must be the same for all pipelines with equally many
+ * tiles: `order`, which the first of them sets. */
 static bool
 check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShared *pipeline,
                const Places *filled, const Places *wanted, Order *order)
@@ -423,7 +426,7 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
     for (uint32_t i = 0; i < stages->n && i < filled->n; i++) {
         if (stages->at[i] == NULL)
             continue;
-        /* no product reads it: it is for another consumer, or a loop without an iteration was to read it */
+        /* no product reads it: it is another consumer's, or for a loop without an iteration */
         bool idle = c->kind[role] == ROLE_MMA && stages->at[i]->op != TIR_TMEM_MMA;
         if (idle && unread <= 0)
             continue;
@@ -466,7 +469,8 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
     return false;
 }
 
-/* The two blocks of a pair fill the halves of the same tiles, whatever is wanted: `filled` by the second one. */
+/* The two blocks of a pair fill the halves of the same tiles, whatever is wanted: `filled` by the
+ * second one. */
 static bool
 check_halves(Checker *c, const TileRun *tile, const Places *filled)
 {
@@ -503,8 +507,9 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
     return true;
 }
 
-/* Consumers outside of their axis have no results to check.  Of tiles whose roles go the same ways, by existing consumers and the
- * beginnings of axes, the first, second, fourth, .. are checked: behind a window the same way has other places. */
+/* Consumers outside of their axis have no results to check.  Of tiles whose roles go the same ways,
+ * by existing consumers and the beginnings of axes, the first, second, fourth, .. are checked:
+ * behind a window the same way has other places. */
 static bool
 check_contents(Checker *c, TileRun *tile)
 {
@@ -543,7 +548,8 @@ check_contents(Checker *c, TileRun *tile)
     return true;
 }
 
-/* Checks that consumers which meet at barriers go the same way: then what check_consumer.c proves of one holds for all. */
+/* Checks that consumers which meet at barriers go the same way: then what check_consumer.c proves
+ * of one holds for all. */
 static bool
 check_alike(Checker *c, const TileRun *tile)
 {
@@ -563,8 +569,9 @@ check_alike(Checker *c, const TileRun *tile)
     return true;
 }
 
-/* Whether the roles of two tiles go ways of the same classes, and consumers that go as another does in one do so in the other:
- * how far one is in front of another does not change, then, with loops that are cut short. */
+/* Whether the roles of two tiles go ways of the same classes, and consumers that go as another does
+ * in one do so in the other: how far one is in front of another does not change, then, with loops
+ * that are cut short. */
 static bool
 alike_tiles(const Checker *c, const TileRun *a, const TileRun *b)
 {
@@ -690,7 +697,7 @@ check_together(Checker *c, const Sequence *sequence)
 
 /* ---- launches ---- */
 
-/* The block's indices of tile number `tile`, the first block's of a pair: the first axis runs fastest. */
+/* The block's indices of tile `tile`, the first block's of a pair; the first axis runs fastest. */
 static void
 find_tile(Checker *c, int64_t tile)
 {
@@ -736,7 +743,8 @@ count_blocks(Checker *c, int64_t *total)
     return true;
 }
 
-/* Tiles `first`, `first` + `step`, .. in one block; `again`: another one has had the first tiles of all. */
+/* Tiles `first`, `first` + `step`, .. in one block; `again`: another one has had the first tiles of
+ * all. */
 static bool
 check_tiles(Checker *c, int64_t first, int64_t step, int64_t total, bool again)
 {
@@ -874,7 +882,8 @@ pass_check_roles(PassContext *px, TirFn *fn)
                    fn->name);
         say_op(&c, changed);
     }
-    if (c.failed) { /* the program as it is must have the fault, too, if its runs are not too long */
+    /* the program as it is must have the fault, too, if its runs are not too long */
+    if (c.failed) {
         const char *fault = arena_printf(arena, "%s", buf_text(px->bugs) + said);
         buf_cut(px->bugs, said);
         again.setting.launch = c.setting.launch;

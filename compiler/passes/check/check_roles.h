@@ -1,12 +1,14 @@
-/* check_roles.h - what the files of pass check-roles share: a role's run over one work tile, and the roles together. */
+/* check_roles.h - what the files of pass check-roles share: a role's run over one work tile, and
+ * the roles together. */
 #ifndef TILEC_PASSES_CHECK_ROLES_H
 #define TILEC_PASSES_CHECK_ROLES_H
 
 #include "compiler/ir/isa.h"
 #include "compiler/passes/check/role_walk.h"
 
-/* A role's operations that concern other roles, in order.  Producer: copies.  Consumer: waits, shared_reads of the
- * stages, releases, ping-pong, writes to staging buffers.  Reduce role: staging_empty and the additions. */
+/* A role's operations that concern other roles, in order.  Producer: copies.  Consumer: waits,
+ * shared_reads of the stages, releases, ping-pong, writes to staging buffers.  Reduce role:
+ * staging_empty and the additions. */
 typedef VEC(const TirOp *) RoleEvents;
 
 typedef struct RoleFault {
@@ -19,14 +21,15 @@ typedef struct RoleFault {
 typedef struct ConsumerFacts ConsumerFacts;
 ConsumerFacts *consumer_facts(Arena *arena, const TirFn *fn);
 
-/* Runs a consumer's program (with all operations) over one tile and checks the rules that concern this consumer
- * alone.  On a fault returns false and fills `fault`; `events` then end at the fault.  Returns false without a
- * fault when the run is too long. */
+/* Runs a consumer's program (with all operations) over one tile and checks the rules that concern
+ * this consumer alone.  On a fault returns false and fills `fault`; `events` then end at the
+ * fault.  Returns false without a fault when the run is too long. */
 bool check_consumer(const ConsumerFacts *facts, Walk *walk, WalkProgram *program,
                     RoleEvents *events, RoleFault *fault);
 
-/* What a consumer's threads copy to buffers of theirs (role_copies.c): copies, groups, waits and barriers, reads where they stand,
- * and reads where something asks for them.  NULL, or what is wrong, with a place for the buffer's name. */
+/* What a consumer's threads copy to buffers of theirs (role_copies.c): copies, groups, waits and
+ * barriers, reads where they stand, and reads where something asks for them.  NULL, or what is
+ * wrong, with a place for the buffer's name. */
 typedef struct Copies Copies;
 Copies *copies_new(Arena *arena, const TirFn *fn);
 const char *copies_take(Copies *c, const TirOp *op, const Walk *walk);
@@ -41,15 +44,18 @@ typedef struct Place {
 
 typedef VEC(Place) Places;
 
-/* The places of the copies or loads of a program, by pipeline and part; of loads, by pipeline.  False: too long a run.
- * `places` begins as NULL and is filled again and again: runs are many, and may be long. */
+/* The places of the copies or loads of a program, by pipeline and part; of loads, by pipeline.
+ * False: too long a run. `places` begins as NULL and is filled again and again: runs are many, and
+ * may be long. */
 bool list_places(Arena *arena, const TirFn *fn, Walk *walk, WalkProgram *program, Places **places);
 /* Whether two hold the same tile, as far as is known. */
 bool same_place(const Place *a, const Place *b);
 void print_place(Buf *out, const char *what, const Place *place);
-/* What `next_tile` keeps of the next tile and computes in another way than the tile's own program does; NULL: there is nothing. */
+/* What `next_tile` keeps of the next tile and computes in another way than the tile's own program
+ * does; NULL: there is nothing. */
 const TirOp *changed_kept(Arena *arena, const TirFn *fn);
-/* Finds what reads a pipeline in a run of a role: `reader` is then that, or NULL.  False: the run ended before its end. */
+/* Finds what reads a pipeline in a run of a role: `reader` is then that, or NULL.  False: the run
+ * ended before its end. */
 bool find_reader(Walk *walk, WalkProgram *program, const TirShared *pipeline, const TirOp **reader);
 
 /* ---- the roles together: check_together.c ---- */
@@ -68,10 +74,12 @@ typedef struct RoleStep {
     const TirOp *op;
     RoleKind kind;
     uint32_t role, consumer, tile;
-    int8_t adds; /* of the mma role's product: whether it adds to what is there; -1: it is not known */
+    /* of the mma role's product: whether it adds to what is there; -1: it is not known */
+    int8_t adds;
 } RoleStep;
 
-/* check_columns.c: who has accessed which columns of a block's tensor memory, and what the roles know of it. */
+/* check_columns.c: who has accessed which columns of a block's tensor memory, and what the roles
+ * know of it. */
 typedef struct Columns Columns;
 Columns *columns_new(Arena *arena, const TirFn *fn, uint32_t roles);
 /* Nothing has been accessed yet: a block begins. */
@@ -79,16 +87,16 @@ void columns_begin(Columns *c);
 /* NULL, or what is wrong with a step; `other`: the access before that it concerns, or NULL. */
 const char *columns_take(Columns *c, const RoleStep *step, const TirOp **other);
 
-/* The roles of a block by number: the producer, each consumer, each reduce warp if there are such, the correction role, the mma
- * role. */
+/* The roles of a block by number: the producer, each consumer, each reduce warp if there are such,
+ * the correction role, the mma role. */
 uint32_t roles_of_block(const TirFn *fn);
 RoleKind role_kind(const TirFn *fn, uint32_t own);
 /* The consumer that a role is, or whose tiles it adds to memory; 0 for the producer. */
 uint32_t role_consumer(const TirFn *fn, uint32_t own);
 /* The number of the role that does what one of this kind does on behalf of consumer `k`. */
 uint32_t role_number(const TirFn *fn, RoleKind kind, uint32_t k);
-/* Where a run of a role, one that serves all consumers or another, keeps what it does to a pipeline on behalf of consumer `k`: all others
- * do it for one. */
+/* Where a run of a role, one that serves all consumers or another, keeps what it does to a pipeline
+ * on behalf of consumer `k`: all others do it for one. */
 uint32_t role_slot(const TirShared *pipeline, bool serves_all, uint32_t k);
 
 /* One way through a role's program, and its events. */
@@ -98,24 +106,27 @@ typedef struct RoleRun {
     const struct RoleRun *alike; /* the first one of this class */
     RoleEvents events;
     VEC(int8_t) adds; /* of the products among them (RoleStep) */
-    /* by pipeline (role_slot): how many stages it fills or waits for; by staging buffer: how many tiles */
+    /* by pipeline (role_slot): how many stages it fills or waits for; by staging buffer: how many
+     * tiles */
     uint32_t *counts;
-    /* of a consumer or the mma role, likewise: the shared_read of each stage, or the consumer's product that uses it; NULL:
-     * drained unread */
+    /* of a consumer or the mma role, likewise: the shared_read of each stage, or the consumer's
+     * product that uses it; NULL: drained unread */
     RoleEvents *stages;
 } RoleRun;
 
-/* role_events.c: lists what a role does to others; of the producer and the mma role with the rules that concern it alone.  False:
- * there is a fault, or, without one, the run is too long. */
+/* role_events.c: lists what a role does to others; of the producer and the mma role with the rules
+ * that concern it alone.  False: there is a fault, or, without one, the run is too long. */
 bool list_role_events(Arena *arena, const TirFn *fn, RoleKind kind, Walk *walk,
                       WalkProgram *program, RoleRun *run, RoleFault *fault);
 /* Sorts that by pipelines. */
 void sort_role_events(Arena *arena, const TirFn *fn, bool serves_all, RoleRun *run);
-/* The class of a run, of whose pipelines the deepest has so many stages.  Iterations of a loop beyond those that take every pipeline
- * around twice show nothing new; nor do loops in it that are alike so often, one after the other. */
+/* The class of a run, of whose pipelines the deepest has so many stages.  Iterations of a loop
+ * beyond those that take every pipeline around twice show nothing new; nor do loops in it that are
+ * alike so often, one after the other. */
 void role_run_class(Arena *arena, uint32_t stages, RoleRun *run);
 
-/* Where two blocks multiply together: whether a consumer reads no result of the products of its iteration `number`. */
+/* Where two blocks multiply together: whether a consumer reads no result of the products of its
+ * iteration `number`. */
 bool role_lets_pass(const TirFn *fn, const RoleRun *consumer, uint32_t number);
 
 /* A tile of one block: the runs of its roles. */
@@ -132,13 +143,14 @@ typedef struct Sequence {
     uint32_t n;
 } Sequence;
 
-/* Stages of a pipeline, or tiles of a staging buffer: handed on, waited for, given back, and acquired to be filled. */
+/* Stages of a pipeline, or tiles of a staging buffer: handed on, waited for, given back, and
+ * acquired to be filled. */
 typedef struct Counts {
     uint32_t filled, waited, released, acquired;
 } Counts;
 
-/* How far each role is, and what has gone through each pipeline.  In the second block of a pair a role's number is
- * its number in the block plus the number of roles of a block. */
+/* How far each role is, and what has gone through each pipeline.  In the second block of a pair a
+ * role's number is its number in the block plus the number of roles of a block. */
 typedef struct Together {
     const TirFn *fn;
     const Sequence *sequence;
@@ -167,7 +179,8 @@ typedef struct Together {
 /* Runs all roles until none can take a step. */
 Together *roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence,
                              Columns *const columns[PAIR]);
-/* What a role does next in its tile, if it is not through with it: of the mma role, for the consumer that it names. */
+/* What a role does next in its tile, if it is not through with it: of the mma role, for the
+ * consumer that it names. */
 RoleStep role_step(const Together *t, uint32_t role);
 /* The next event of a role in its tile; NULL when it is through with it. */
 const TirOp *role_next_event(const Together *t, uint32_t role);

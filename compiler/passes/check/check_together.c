@@ -1,13 +1,14 @@
-/* check_together.c - part of pass `check-roles`: the roles of a block, or of the two blocks of a pair, run
- * against each other.
+/* check_together.c - part of pass `check-roles`: the roles of a block, or of the two blocks of a
+ * pair, run against each other.
  *
  * All roles take steps in turn until none can (check_roles.c explains why one order is enough).
  *
- * Where a pair's first block issues the products of both, its mma role waits for what both blocks have filled or
- * released, and what it releases or hands on goes to both at once; the second block's does nothing, but would have had
- * to go the same way.  Each block has tensor memory of its own, which the products of both write: whether accesses are
- * ordered is looked at in each, by what its own roles and the mma role know of each other.  (A barrier at which both
- * blocks arrive tells more, not less, than what one of them says.)
+ * Where a pair's first block issues the products of both, its mma role waits for what both blocks
+ * have filled or released, and what it releases or hands on goes to both at once; the second
+ * block's does nothing, but would have had to go the same way.  Each block has tensor memory of its
+ * own, which the products of both write: whether accesses are ordered is looked at in each, by what
+ * its own roles and the mma role know of each other.  (A barrier at which both blocks arrive tells
+ * more, not less, than what one of them says.)
  */
 #include "compiler/passes/check/check_roles.h"
 
@@ -101,10 +102,11 @@ role_is_done(const Together *t, uint32_t role)
     return t->tile[role] == tiles && role_next_event(t, role) == NULL;
 }
 
-/* Goes on to the next tile.  With the dynamic scheduler the producer broadcasts tile indices to the other roles of its
- * block, at most TILE_STAGES ahead; they read an index and release its stage at once.  (At `next_tile` they may read it
- * earlier if it is there, without waiting: that only lets the producer go on earlier.)  With cluster launch control a
- * producer's next tile is an answer, which goes to both blocks of a pair, to a question of the first one's. */
+/* Goes on to the next tile.  With the dynamic scheduler the producer broadcasts tile indices to the
+ * other roles of its block, at most TILE_STAGES ahead; they read an index and release its stage at
+ * once.  (At `next_tile` they may read it earlier if it is there, without waiting: that only lets
+ * the producer go on earlier.)  With cluster launch control a producer's next tile is an answer,
+ * which goes to both blocks of a pair, to a question of the first one's. */
 static bool
 begin_tile(Together *t, uint32_t role)
 {
@@ -160,7 +162,8 @@ take_one(uint32_t from, uint32_t *to)
     return there;
 }
 
-/* The next answer comes to where the last one lies: each producer must have read that, and so begun the tile. */
+/* The next answer comes to where the last one lies: each producer must have read that, and so begun
+ * the tile. */
 static bool
 take_asking(Together *t, uint32_t role)
 {
@@ -174,7 +177,8 @@ take_asking(Together *t, uint32_t role)
     return true;
 }
 
-/* A block sends its part when the other one has read the last, and goes on when the other's is there. */
+/* A block sends its part when the other one has read the last, and goes on when the other's is
+ * there. */
 static bool
 take_pair(Together *t, uint32_t block, const TirOp *op)
 {

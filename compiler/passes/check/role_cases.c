@@ -1,18 +1,20 @@
 /* role_cases.c - small launches that take the roles of a kernel through all they can do.
  *
- * Only sizes and integer parameters that decide which way a role goes, or how far the consumer axis runs,
- * get several values.  Where a size is divided by a tile's extent it goes through that many tiles,
- * whole ones and parts in turn; constants larger than tiles, as windows are, have launches behind
- * them.  Numbers that are loaded and decide are drawn, some sets of them.  Of numbers that only say
- * how often a loop goes around, none is larger than takes all pipelines around.  The rest has one
- * value.  A launch must keep what the kernel requires.
+ * Only sizes and integer parameters that decide which way a role goes, or how far the consumer axis
+ * runs, get several values.  Where a size is divided by a tile's extent it goes through that many
+ * tiles, whole ones and parts in turn; constants larger than tiles, as windows are, have launches
+ * behind them.  Numbers that are loaded and decide are drawn, some sets of them.  Of numbers that
+ * only say how often a loop goes around, none is larger than takes all pipelines around.  The rest
+ * has one value.  A launch must keep what the kernel requires.
  *
- * Far constants.  How long the launches behind a window take must not depend on the window.  What decides which way a role
- * goes compares sums of sizes, indices and constants, and divides them by tiles.  So between one constant and the next
- * larger one, and below the least, there is a number of whole tiles, of every extent that something is divided by, whose
- * number does not matter beyond some.  The rest is taken out: the roles run with smaller constants, in the same order,
- * with the same remainders, and the same differences where these are small.  Where a fault is found the program as it is
- * must have it, too (check_roles.c): there may be constants that are made of others.
+ * Far constants.  How long the launches behind a window take must not depend on the window.  What
+ * decides which way a role goes compares sums of sizes, indices and constants, and divides them by
+ * tiles.  So between one constant and the next larger one, and below the least, there is a number
+ * of whole tiles, of every extent that something is divided by, whose number does not matter beyond
+ * some.  The rest is taken out: the roles run with smaller constants, in the same order, with the
+ * same remainders, and the same differences where these are small.  Where a fault is found the
+ * program as it is must have it, too (check_roles.c): there may be constants that are made of
+ * others.
  */
 #include "compiler/passes/check/role_cases.h"
 
@@ -27,9 +29,10 @@ enum {
     LAUNCH_STEP = 10007,  /* a prime that is larger than lists of values are long */
     LARGEST_SIZE = 1 << 20,
     DATA_SETS = 8,
-    MOST_TRIPS = 32,    /* of a constant that numbers of iterations are compared with */
-    FAR_TILES = 3,      /* of the largest extent: constants from there on are far */
-    MOST_COMMON = 4096, /* what the extents of tiles have in common; larger ones are left out of it */
+    MOST_TRIPS = 32, /* of a constant that numbers of iterations are compared with */
+    FAR_TILES = 3,   /* of the largest extent: constants from there on are far */
+    /* what the extents of tiles have in common; larger ones are left out of it */
+    MOST_COMMON = 4096,
 };
 
 typedef VEC(int64_t) Values;
@@ -57,7 +60,8 @@ struct RoleCases {
     int64_t data, most_data;
     Values units; /* all of them */
     Values far;   /* constants that decide, without sign */
-    Values trips; /* those that something is compared with: numbers of iterations, if they are small */
+    /* those that something is compared with: numbers of iterations, if they are small */
+    Values trips;
     Values bits; /* .. and those that are no summands */
     VEC(WalkConstant) constants;
     int64_t *wide; /* of each size that only counts tiles of the grid: two tiles; 0: another size */
@@ -141,7 +145,8 @@ divide_size(RoleCases *c, const HostExpr *expr, int64_t unit)
     divide_size(c, expr->b, unit);
 }
 
-/* Every size below `value` is divided by `unit`; not those that say where a number is loaded from. */
+/* Every size below `value` is divided by `unit`; not those that say where a number is loaded
+ * from. */
 static void
 divide_below(RoleCases *c, const TirVal *value, int64_t unit, uint32_t depth)
 {
@@ -167,7 +172,8 @@ is_decider(const WalkProgram *const *programs, uint32_t n, const TirVal *value)
     return decides;
 }
 
-/* Marks the parameters and what is loaded of which an operation makes something that decides, beyond iterating so often. */
+/* Marks the parameters and what is loaded of which an operation makes something that decides,
+ * beyond iterating so often. */
 static void
 find_places(RoleCases *c, const WalkProgram *const *programs, uint32_t n, const TirOp *op)
 {
@@ -274,7 +280,8 @@ add_meeting(const RoleCases *c, Meeting *m, const TirVal *value)
         add_meeting(c, m, def->args[k]);
 }
 
-/* Finds the sizes that meet far constants where ways are decided: these have launches behind them. */
+/* Finds the sizes that meet far constants where ways are decided: these have launches behind
+ * them. */
 static void
 find_far_sizes(RoleCases *c, const WalkProgram *const *programs, uint32_t n, const TirBlock *block)
 {
@@ -290,8 +297,8 @@ find_far_sizes(RoleCases *c, const WalkProgram *const *programs, uint32_t n, con
     }
 }
 
-/* Runs the roles with constants between which there are few tiles, but `trips` and more, where there are many between those of
- * the program. */
+/* Runs the roles with constants between which there are few tiles, but `trips` and more, where
+ * there are many between those of the program. */
 static void
 bring_near(RoleCases *c, uint32_t trips)
 {
@@ -420,7 +427,8 @@ asks_scalar(const HostExpr *expr, uint32_t scalar)
                             asks_scalar(expr->a, scalar) || asks_scalar(expr->b, scalar));
 }
 
-/* Whether a parameter says how often loops go around, and nothing else: tiles have nothing to do with it. */
+/* Whether a parameter says how often loops go around, and nothing else: tiles have nothing to do
+ * with it. */
 static bool
 scalar_counts(const RoleCases *c, uint32_t scalar)
 {
@@ -485,8 +493,8 @@ make_variables(RoleCases *c, uint32_t trips)
 
 /* ---- launches ---- */
 
-/* On to the next combination of the variables' values; of too many a sample, from the last one on in steps that
- * lead to each. */
+/* On to the next combination of the variables' values; of too many a sample, from the last one on
+ * in steps that lead to each. */
 static bool
 advance(RoleCases *c)
 {
@@ -531,8 +539,8 @@ keeps_requires(const RoleCases *c)
     return true;
 }
 
-/* Whether a launch has two tiles along axes whose sizes decide nothing: a copy may be of the wrong one.  That of the
- * largest values has, and some of the others. */
+/* Whether a launch has two tiles along axes whose sizes decide nothing: a copy may be of the wrong
+ * one.  That of the largest values has, and some of the others. */
 static bool
 is_wide(const RoleCases *c)
 {
@@ -547,8 +555,8 @@ is_wide(const RoleCases *c)
 static const int64_t tries[] = {2, 1, 4, 8, 16, 64, 128, 256, 1024}; /* of what decides nothing */
 enum { TRIES = sizeof tries / sizeof tries[0] };
 
-/* Gives the launch its numbers: those of the variables, `rest` or, where it is to be wide, two tiles for other sizes, and what
- * follows from others.  Whether the kernel allows them. */
+/* Gives the launch its numbers: those of the variables, `rest` or, where it is to be wide, two
+ * tiles for other sizes, and what follows from others.  Whether the kernel allows them. */
 static bool
 set_numbers(RoleCases *c, int64_t rest, bool wide)
 {
@@ -609,8 +617,9 @@ has_programs(const RoleCases *c)
     return true;
 }
 
-/* Gives the sizes that do not matter a value with which some launch meets the kernel's `require` lines and has programs;
- * if there is no such value, one with which it meets the `require` lines. */
+/* Gives the sizes that do not matter a value with which some launch meets the kernel's `require`
+ * lines and has programs; if there is no such value, one with which it meets the `require`
+ * lines. */
 static void
 choose_rest(RoleCases *c)
 {
@@ -628,7 +637,8 @@ choose_rest(RoleCases *c)
     c->lawless = true;
 }
 
-/* Finds the sizes that have one value, less than a tile of the grid: now and then they have two tiles. */
+/* Finds the sizes that have one value, less than a tile of the grid: now and then they have two
+ * tiles. */
 static void
 find_wide(RoleCases *c)
 {

@@ -1,7 +1,9 @@
-/* role_copies.c - part of pass `check-roles`: what a consumer's threads copy is read behind the wait for it, and a barrier
- * behind that; and is copied to again behind a barrier behind what reads it.
+/* role_copies.c - part of pass `check-roles`: what a consumer's threads copy is read behind the
+ * wait for it, and a barrier behind that; and is copied to again behind a barrier behind what reads
+ * it.
  *
- * A thread knows by its wait that its own copies are there, by the barrier that those of the others are.
+ * A thread knows by its wait that its own copies are there, by the barrier that those of the others
+ * are.
  */
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/check/check_roles.h"

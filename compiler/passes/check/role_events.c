@@ -1,5 +1,5 @@
-/* role_events.c - part of pass `check-roles`: what a role does to others in a tile, sorted by pipelines, too; which
- * ways are as good as others. */
+/* role_events.c - part of pass `check-roles`: what a role does to others in a tile, sorted by
+ * pipelines, too; which ways are as good as others. */
 #include "compiler/passes/check/check_roles.h"
 #include "compiler/passes/util/shared_uses.h"
 
@@ -23,7 +23,8 @@ typedef struct Lister {
     const Walk *walk;
     RoleRun *run;
     RoleFault *fault;
-    Counts *counts; /* in this tile, by role_slot; NULL: of other roles than the producer and the mma role */
+    /* in this tile, by role_slot; NULL: of other roles than the producer and the mma role */
+    Counts *counts;
     uint32_t *stage_of; /* by id of a shared_read: the stage that it stands for, from 1 on */
     uint32_t *read;     /* by result, and what else a product reads: of pipelines with a lag */
     Multiplied *last;   /* by role_slot of results: the last product */
@@ -37,8 +38,8 @@ is_wrong(Lister *l, const TirOp *op, const TirOp *other, const char *text)
     return false;
 }
 
-/* The parts of a stage are filled in order, for all consumers, and behind the stage of the pipeline whose barriers it has, for whose
- * being empty that one's copy waits. */
+/* The parts of a stage are filled in order, for all consumers, and behind the stage of the pipeline
+ * whose barriers it has, for whose being empty that one's copy waits. */
 static bool
 list_copy(Lister *l, const TirOp *op)
 {
@@ -55,7 +56,8 @@ list_copy(Lister *l, const TirOp *op)
     return true;
 }
 
-/* Of two stages that are held each product into a result reads the one of its iteration: one after the other. */
+/* Of two stages that are held each product into a result reads the one of its iteration: one after
+ * the other. */
 static bool
 reads_in_turn(Lister *l, const TirOp *mma, const TirShared *pipeline, const TirShared *beside,
               uint32_t stage)
@@ -191,8 +193,9 @@ is_counted(const TirOp *op)
     }
 }
 
-/* What is known of the last stage of a pipeline: it was waited for, or read.  A stage that the mma role reads may be for each
- * consumer, or for none: those of a pipeline of all of them are listed for each. */
+/* What is known of the last stage of a pipeline: it was waited for, or read.  A stage that the mma
+ * role reads may be for each consumer, or for none: those of a pipeline of all of them are listed
+ * for each. */
 static void
 note_stage(Arena *arena, const TirFn *fn, bool serves_all, const RoleRun *run, const TirOp *op)
 {

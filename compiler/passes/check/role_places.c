@@ -1,4 +1,5 @@
-/* role_places.c - part of pass `check-roles`: what copies bring and loads want, and who reads it. */
+/* role_places.c - part of pass `check-roles`: what copies bring and loads want, and who reads
+ * it. */
 #include "compiler/passes/check/check_roles.h"
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/shared_uses.h"

@@ -1,7 +1,7 @@
 /* role_walk.c - runs a program of tile IR for given sizes, as far as its scalars go.
  *
- * Integers wrap at 32 bits as those of the machine do, and divide by zero as there.  What is computed
- * from tiles or from floats is unknown, and so is all that depends on it.
+ * Integers wrap at 32 bits as those of the machine do, and divide by zero as there.  What is
+ * computed from tiles or from floats is unknown, and so is all that depends on it.
  */
 #include "compiler/passes/check/role_walk.h"
 
@@ -31,7 +31,8 @@ typedef struct WalkStep {
 struct WalkBlock {
     VEC(WalkStep) steps;
     WalkBlock *outer;
-    uint32_t depth; /* of what is computed once in a launch 0, of the program 1, of blocks in it more */
+    /* of what is computed once in a launch 0, of the program 1, of blocks in it more */
+    uint32_t depth;
     uint8_t holds;
     bool entered; /* by some run */
 };
@@ -118,8 +119,8 @@ is_computed(const TirOp *op)
     return true;
 }
 
-/* Whether it matters which way a loop or branch goes, that has this in it.  (Where a vote decides, accesses to tensor memory in
- * it are taken to be made.) */
+/* Whether it matters which way a loop or branch goes, that has this in it.  (Where a vote decides,
+ * accesses to tensor memory in it are taken to be made.) */
 static bool
 has_channels(const TirOp *op, uint8_t holds)
 {
@@ -294,8 +295,8 @@ known(int64_t value)
 static Scalar
 evaluate_binary(TirOpcode op, int64_t x, int64_t y)
 {
-    /* A mistake of the program where its result matters, but all roles get the same one: as unknown, it would send them
-     * different ways. */
+    /* A mistake of the program where its result matters, but all roles get the same one: as
+     * unknown, it would send them different ways. */
     enum { BY_ZERO = -1 };
     int64_t n;
 
@@ -304,8 +305,8 @@ evaluate_binary(TirOpcode op, int64_t x, int64_t y)
     return op == TIR_DIV || op == TIR_REM ? known(BY_ZERO) : (Scalar){0};
 }
 
-/* A made-up number in a tensor at a place: at most the largest that matters, different for each data set, and the same
- * for every load of the place. */
+/* A made-up number in a tensor at a place: at most the largest that matters, different for each
+ * data set, and the same for every load of the place. */
 static Scalar
 loaded(const Walk *w, const TirOp *op)
 {

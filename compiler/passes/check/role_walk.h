@@ -1,5 +1,5 @@
-/* role_walk.h - runs the scalars of a tile IR program for given sizes: trip counts, branches taken, the places of
- * tiles.  Tiles have no values here. */
+/* role_walk.h - runs the scalars of a tile IR program for given sizes: trip counts, branches taken,
+ * the places of tiles.  Tiles have no values here. */
 #ifndef TILEC_PASSES_ROLE_WALK_H
 #define TILEC_PASSES_ROLE_WALK_H
 
@@ -28,7 +28,8 @@ typedef struct WalkSetting {
     const WalkConstant *constants;
     uint32_t n_constants;
     uint64_t
-        launch; /* its number: what is the same for all tiles is computed when it changes; 0: each time */
+        /* its number: what is the same for all tiles is computed when it changes; 0: each time */
+        launch;
 } WalkSetting;
 
 /* The way through a program: each trip count, and -1 or -2 for each branch, where channels are. */
@@ -47,13 +48,15 @@ WalkProgram *walk_program(Arena *arena, const TirFn *fn, const TirBlock *body, u
 bool walk_enter_all(WalkProgram *const *programs, uint32_t n);
 /* Whether the way through the program depends on the value, a scalar. */
 bool walk_is_decided_by(const WalkProgram *program, const TirVal *value);
-/* Marks in `decides` the axes of the grid that a way through `block`, of the program, depends on. */
+/* Marks in `decides` the axes of the grid that a way through `block`, of the program, depends
+ * on. */
 void walk_deciding_axes(const WalkProgram *program, const TirBlock *block, bool *decides);
 /* Whether an operation is one of those that roles meet at: copies, waits, releases, products. */
 bool walk_is_channel(const TirOp *op);
 /* Whether a role reads or writes tensor memory there, or a vector that a consumer hands over. */
 bool walk_is_tmem(const TirOp *op);
-/* The reading of such a vector that an operation takes to registers; NULL: it does something else. */
+/* The reading of such a vector that an operation takes to registers; NULL: it does something
+ * else. */
 const TirOp *walk_handed_read(const TirOp *op);
 
 typedef enum WalkMoment {
@@ -63,8 +66,8 @@ typedef enum WalkMoment {
     WALK_AFTER  /* a loop or branch is done */
 } WalkMoment;
 
-/* A run.  Where loops or branches depend on data: those with channels follow `choices`; other branches run both
- * sides, one after the other, and other loops run once. */
+/* A run.  Where loops or branches depend on data: those with channels follow `choices`; other
+ * branches run both sides, one after the other, and other loops run once. */
 typedef struct Walk {
     const WalkSetting *setting;
     Scalar *values;   /* by id; at least `next_id` + 1 */
@@ -86,11 +89,13 @@ bool walk_same_way(const WalkWay *a, const WalkWay *b);
 Scalar walk_value(const Walk *walk, const TirVal *value);
 /* The value of a launcher's expression; unknown if a part of it is not an integer. */
 Scalar walk_host(const HostExpr *expr, const int64_t *sizes, const Scalar *scalars);
-/* Prints the numbers of a launch that are known; the place of a tile, a blank in front of each index. */
+/* Prints the numbers of a launch that are known; the place of a tile, a blank in front of each
+ * index. */
 void walk_print_launch(const TirFn *fn, const int64_t *sizes, const Scalar *scalars, Buf *out);
 void walk_print_tile(const TirFn *fn, const int64_t *tile, Buf *out);
-/* Sets the place in the grid of a block with this tile, where the consumer axis has so many programs: that of its first program
- * there, which may be less than 0, stands in `first`.  The index of that axis; NULL: consumers divide tiles. */
+/* Sets the place in the grid of a block with this tile, where the consumer axis has so many
+ * programs: that of its first program there, which may be less than 0, stands in `first`.  The
+ * index of that axis; NULL: consumers divide tiles. */
 int64_t *walk_set_tile(WalkSetting *setting, const TirFn *fn, const int64_t *tile, int64_t programs);
 
 #endif

@@ -1,15 +1,15 @@
 /* assign_layout.c - decide which thread holds which element of every tile.
  *
  *   level    tile IR, scheduled
- *   does     divides every mma among the warps (and chooses its orientation), propagates the layouts of the
- *            accumulators to the values computed from them, gives the other values blocked layouts, and
- *            inserts `convert` (for an operand of an mma: a write to a shared buffer) where a value is needed
- *            in another layout
+ *   does     divides every mma among the warps (and chooses its orientation), propagates the
+ *            layouts of the accumulators to the values computed from them, gives the other values
+ *            blocked layouts, and inserts `convert` (for an operand of an mma: a write to a shared
+ *            buffer) where a value is needed in another layout
  *   leaves   a layout on every tile in registers; mma ops with warps_m, warps_n, swap_ab
  *
- * Divisions are chosen by trial: layouts are inferred for each choice, whose cost is the number of bytes
- * through shared memory, for operands that products read and for conversions.  Products whose results are
- * combined element by element are decided together.
+ * Divisions are chosen by trial: layouts are inferred for each choice, whose cost is the number of
+ * bytes through shared memory, for operands that products read and for conversions.  Products whose
+ * results are combined element by element are decided together.
  */
 #include <string.h>
 
@@ -115,7 +115,8 @@ apply_choice(Chooser *c, uint32_t cluster, Choice choice)
     }
 }
 
-/* What any layouts with the present division cost at least, of the products of one cluster or of the others. */
+/* What any layouts with the present division cost at least, of the products of one cluster or of
+ * the others. */
 static int64_t
 least_cost(const Chooser *c, uint32_t cluster, bool others)
 {
@@ -185,8 +186,8 @@ present_cost(Chooser *c, int64_t enough)
     return tried.cost;
 }
 
-/* Takes the best choice for one cluster, the first of several as good; the present one, if none is better.  Tried are
- * those first that may be cheapest.  Whether one is better than `*best`. */
+/* Takes the best choice for one cluster, the first of several as good; the present one, if none is
+ * better.  Tried are those first that may be cheapest.  Whether one is better than `*best`. */
 static bool
 improve(Chooser *c, uint32_t cluster, int64_t *best)
 {
@@ -220,7 +221,8 @@ improve(Chooser *c, uint32_t cluster, int64_t *best)
     return taken < n;
 }
 
-/* Infers layouts with tiles of tensor memory either way, and keeps what takes fewer instructions. */
+/* Infers layouts with tiles of tensor memory either way, and keeps what takes fewer
+ * instructions. */
 static void
 infer_with_tmem(LayoutPass *lp)
 {
@@ -328,7 +330,8 @@ clone_with_layout(Inserter *in, TirVal *value, const Layout *want)
     return op->results[0];
 }
 
-/* Whether a value is read where that stands, not where it is used: a vector, before a wait for a product of the mma role. */
+/* Whether a value is read where that stands, not where it is used: a vector, before a wait for a
+ * product of the mma role. */
 static bool
 is_read_early(const Inserter *in, const TirVal *value)
 {
@@ -414,7 +417,8 @@ operand_through_shared(Inserter *in, TirVal *value, Span span)
     return insert_op(in, TIR_TRANSPOSE, 1, &read->results[0], 1, &turned, span)->results[0];
 }
 
-/* A value to be stored, with neighbours' elements exchanged until each thread's runs have 16 bytes. */
+/* A value to be stored, with neighbours' elements exchanged until each thread's runs have 16
+ * bytes. */
 static TirVal *
 widen_runs(Inserter *in, const TirOp *store, TirVal *value)
 {
@@ -468,7 +472,8 @@ insert_for_op(Inserter *in, TirOp *op)
                     "an operand of %s lies across the inner dimension, where products read it along "
                     "that: its elements are loaded from shared memory one by one",
                     dtype_name(value->type.dtype));
-            /* what a warp group computes for its product stays in registers: nothing orders writes before its reads */
+            /* what a warp group computes for its product stays in registers: nothing orders writes
+             * before its reads */
             if (layout_is_cheap(lp, value) || ((op->async || turned) && !fits))
                 op->args[k] = demand(in, value, layout_of_mma_operand(lp, op, k), op->span);
             else if (!fits)
@@ -537,7 +542,8 @@ is_private(const TirBlock *block)
     return true;
 }
 
-/* Marks the rows that a warp holds: `row`, moved by the digits of registers and lanes from number `digit` on. */
+/* Marks the rows that a warp holds: `row`, moved by the digits of registers and lanes from number
+ * `digit` on. */
 static void
 mark_rows(const Layout *layout, uint32_t digit, int32_t row, bool *held)
 {
@@ -574,9 +580,9 @@ same_rows(Arena *arena, const Layout *a, const Layout *b)
     return true;
 }
 
-/* Whether each warp may decide a vote by itself: the vote only guards branches that rows may take by themselves, and
- * whose results are the voted rows, each in one warp.  The vote may have come through loops; `value` is its name
- * here. */
+/* Whether each warp may decide a vote by itself: the vote only guards branches that rows may take
+ * by themselves, and whose results are the voted rows, each in one warp.  The vote may have come
+ * through loops; `value` is its name here. */
 static bool
 guards_private(Arena *arena, const TirBlock *root, const TirBlock *block, const TirVal *vote,
                const TirVal *value, uint32_t depth)
@@ -619,8 +625,9 @@ guards_private(Arena *arena, const TirBlock *root, const TirBlock *block, const 
     return true;
 }
 
-/* Words of each thread in the buffer of an operation along an axis: one for each register of a reduction's result, and of
- * a scan for each run of registers that ends where the next warp's begins. */
+/* Words of each thread in the buffer of an operation along an axis: one for each register of a
+ * reduction's result, and of a scan for each run of registers that ends where the next warp's
+ * begins. */
 static int32_t
 words_along(const TirOp *op)
 {
@@ -708,7 +715,8 @@ only_two_axes(PassContext *px, const TirBlock *block)
     return true;
 }
 
-/* The reduce role reads results in tensor memory a row in each thread: fewest instructions add them to memory. */
+/* The reduce role reads results in tensor memory a row in each thread: fewest instructions add them
+ * to memory. */
 static void
 set_added_rows(LayoutPass *lp, TirBlock *block)
 {

@@ -1,14 +1,16 @@
-/* defer_reductions.c - row sums accumulated by a loop are combined across lanes once, after the loop.
+/* defer_reductions.c - row sums accumulated by a loop are combined across lanes once, after the
+ * loop.
  *
  *   level    tile IR with layouts
- *   does     a sum along an axis that is spread over the lanes of a warp takes a shuffle for each lane bit, and
- *            over warps an exchange through shared memory.  If sums are only used in further sums, and in products
- *            with values that are the same in all these lanes and warps, each thread can go on with its own part: the
- *            reduction becomes `partial`, and a `combine` after the loop adds up the parts
+ *   does     a sum along an axis that is spread over the lanes of a warp takes a shuffle for each
+ *            lane bit, and over warps an exchange through shared memory.  If sums are only used in
+ *            further sums, and in products with values that are the same in all these lanes and
+ *            warps, each thread can go on with its own part: the reduction becomes `partial`, and a
+ *            `combine` after the loop adds up the parts
  *   leaves   partial reductions, combine operations
  *
- * The set of values that may be partial is the greatest fixpoint: it begins with all candidates, and those
- * that some use contradicts are removed until nothing changes.
+ * The set of values that may be partial is the greatest fixpoint: it begins with all candidates,
+ * and those that some use contradicts are removed until nothing changes.
  */
 #include "compiler/ir/layout.h"
 #include "compiler/passes/pass.h"
@@ -35,8 +37,8 @@ has_copies_in_warps(const TirFn *fn, const Layout *layout)
     return layout_copies_warps(layout) || layout_warps(layout) != (int32_t)fn->warps;
 }
 
-/* Whether each lane's part of a reduction is a sum of its own, which no other lane has as well; where warps have parts, no
- * other thread. */
+/* Whether each lane's part of a reduction is a sum of its own, which no other lane has as well;
+ * where warps have parts, no other thread. */
 static bool
 can_be_partial(const Deferrer *d, const TirOp *op)
 {
@@ -47,7 +49,8 @@ can_be_partial(const Deferrer *d, const TirOp *op)
                       : !layout_crosses_warps(layout, op_part(op)));
 }
 
-/* Whether a sum can be partial in lanes alone, since warps have copies of what is summed up: then all are. */
+/* Whether a sum can be partial in lanes alone, since warps have copies of what is summed up: then
+ * all are. */
 static bool
 has_copied_sum(const Deferrer *d, const TirBlock *block)
 {

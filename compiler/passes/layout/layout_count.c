@@ -1,8 +1,9 @@
 /* layout_count.c - how many instructions of a thread layouts cost.
  *
- * For tiles that a warp group reads from tensor memory either by rows or as products of warps lie, where neither moves more
- * bytes through shared memory.  By rows, a reduction of a row needs no exchange between lanes, and a vector with an element for
- * each row takes one register; but a vector with an element for each column is whole in every thread.
+ * For tiles that a warp group reads from tensor memory either by rows or as products of warps lie,
+ * where neither moves more bytes through shared memory.  By rows, a reduction of a row needs no
+ * exchange between lanes, and a vector with an element for each row takes one register; but a
+ * vector with an element for each column is whole in every thread.
  */
 #include "compiler/passes/layout/layout_infer.h"
 #include "compiler/passes/util/tir_util.h"

@@ -1,5 +1,5 @@
-/* layout_infer.c - propagates layouts forwards from products and reductions, and backwards to operands of values
- * that have one; all other values get a blocked layout. */
+/* layout_infer.c - propagates layouts forwards from products and reductions, and backwards to
+ * operands of values that have one; all other values get a blocked layout. */
 #include "compiler/passes/layout/layout_infer.h"
 
 #include "compiler/ir/tir_walk.h"
@@ -14,8 +14,8 @@ enum {
     SECTOR_BYTES = 32  /* of the L2 cache: what one access costs at least */
 };
 
-/* Elements of a row that a warp should add to memory together: a whole piece.  If there is room for another block on
- * the SM, additions overlap its products, and short pieces suffice. */
+/* Elements of a row that a warp should add to memory together: a whole piece.  If there is room for
+ * another block on the SM, additions overlap its products, and short pieces suffice. */
 static int32_t
 addition_run(const Target *target, const TirFn *fn)
 {
@@ -100,8 +100,8 @@ layout_default(LayoutPass *lp, TirType type)
     return stored_blocked(&lp->store, type, VECTOR_BYTES / bytes);
 }
 
-/* What keeps the parts of a pack apart: the layout of an operand of a reduction along one of them, or of a result that is
- * spread along one.  `layout`, which may be NULL, if it does so. */
+/* What keeps the parts of a pack apart: the layout of an operand of a reduction along one of them,
+ * or of a result that is spread along one.  `layout`, which may be NULL, if it does so. */
 static const Layout *
 layout_with_parts(LayoutPass *lp, const TirOp *op, const Layout *layout)
 {
@@ -141,8 +141,9 @@ mma_result_layout(LayoutPass *lp, const TirOp *op)
     return op->swap_ab ? stored_transpose(store, layout) : layout;
 }
 
-/* A tile in tensor memory, of a row for each thread, is read and written by rows, or as warps' products lie: elements of
- * the same row in neighbouring lanes; each warp group of a consumer has as many columns. */
+/* A tile in tensor memory, of a row for each thread, is read and written by rows, or as warps'
+ * products lie: elements of the same row in neighbouring lanes; each warp group of a consumer has
+ * as many columns. */
 static const Layout *
 tmem_layout(LayoutPass *lp, const TirOp *op)
 {
@@ -250,8 +251,9 @@ tile_bytes(const TirVal *value)
     return tir_type_elements(value->type) * dtype_bits(value->type.dtype) / 8;
 }
 
-/* First each lane gets as many neighbours of a row as one instruction adds, then lanes get neighbours
- * of each other's: memory takes additions by pieces of rows, the longer a piece the more at once. */
+/* First each lane gets as many neighbours of a row as one instruction adds, then lanes get
+ * neighbours of each other's: memory takes additions by pieces of rows, the longer a piece the more
+ * at once. */
 const Layout *
 layout_next_for_additions(LayoutPass *lp, const TirVal *value, const Layout *layout)
 {
@@ -268,8 +270,8 @@ layout_next_for_additions(LayoutPass *lp, const TirVal *value, const Layout *lay
     return next;
 }
 
-/* The cost in bytes through shared memory: an exchange counts as the tile's bytes; the addition counts more the
- * shorter its pieces are. */
+/* The cost in bytes through shared memory: an exchange counts as the tile's bytes; the addition
+ * counts more the shorter its pieces are. */
 static int64_t
 additions_cost(LayoutPass *lp, const TirVal *value)
 {
@@ -352,7 +354,8 @@ is_in_registers(const TirVal *value)
     return value->type.rank > 0 && !layout_is_view(value);
 }
 
-/* What a loop carries is one thing inside of the loop and behind it: the other of the two; NULL: it is neither. */
+/* What a loop carries is one thing inside of the loop and behind it: the other of the two; NULL: it
+ * is neither. */
 static TirVal *
 carried_twin(const TirVal *value)
 {
@@ -452,7 +455,8 @@ take_step(LayoutPass *lp, LayoutStep step)
     return true;
 }
 
-/* What a loop carries, and what a branch gives, has the layout that its blocks yield; `*done` if all of it has one. */
+/* What a loop carries, and what a branch gives, has the layout that its blocks yield; `*done` if
+ * all of it has one. */
 static bool
 infer_region(LayoutPass *lp, const TirOp *op, bool *done)
 {
@@ -550,8 +554,9 @@ infer_all(LayoutPass *lp, const TileOp **ops, uint32_t *n)
     return changed;
 }
 
-/* The results that inference has to decide about, in the order of the text: all tiles in registers, and of them those that
- * carry data, from which the index vectors and constants around them follow.  And what blocks take. */
+/* The results that inference has to decide about, in the order of the text: all tiles in registers,
+ * and of them those that carry data, from which the index vectors and constants around them
+ * follow.  And what blocks take. */
 static void
 list_results(LayoutPass *lp)
 {
@@ -581,7 +586,8 @@ undecided(TirVal *const *values, uint32_t n, uint32_t *at)
     return *at < n ? values[*at] : NULL;
 }
 
-/* Takes steps around operations until nothing more follows, and then gives a value what is usual for it, again and again. */
+/* Takes steps around operations until nothing more follows, and then gives a value what is usual
+ * for it, again and again. */
 static void
 infer_at_first(LayoutPass *lp)
 {
@@ -603,8 +609,8 @@ infer_at_first(LayoutPass *lp)
     }
 }
 
-/* Which step may be taken when does not depend on what layouts are, only on which values have one: with other divisions of
- * the products, the same steps follow one another. */
+/* Which step may be taken when does not depend on what layouts are, only on which values have one:
+ * with other divisions of the products, the same steps follow one another. */
 void
 layout_infer(LayoutPass *lp)
 {
@@ -627,7 +633,8 @@ layout_infer(LayoutPass *lp)
 
 /* ---- cost ---- */
 
-/* Every warp reads its share of rows (or columns) of an operand, all of the contracted dimension. */
+/* Every warp reads its share of rows (or columns) of an operand, all of the contracted
+ * dimension. */
 static int64_t
 operand_reads(const LayoutPass *lp, const TirOp *op, uint32_t k)
 {

@@ -6,7 +6,8 @@
 #include "compiler/passes/layout/layout_store.h"
 #include "compiler/passes/pass.h"
 
-/* What may cost something with the layouts that are chosen: operand `k` of an operation, or ALL_OF_IT, as a product does. */
+/* What may cost something with the layouts that are chosen: operand `k` of an operation, or
+ * ALL_OF_IT, as a product does. */
 typedef struct LayoutCost {
     const TirOp *op;
     uint32_t k;
@@ -21,7 +22,8 @@ typedef struct TileOp {
     uint32_t n_operands;
 } TileOp;
 
-/* How a value got its layout: as the result of an operation, as its operand, by what a block of it yields, or by itself. */
+/* How a value got its layout: as the result of an operation, as its operand, by what a block of it
+ * yields, or by itself. */
 typedef enum LayoutWay { AS_RESULT, AS_OPERAND, AS_YIELDED, BY_ITSELF } LayoutWay;
 
 typedef struct LayoutStep {
@@ -51,35 +53,38 @@ typedef struct LayoutPass {
 LayoutPass layout_pass(PassContext *px, TirFn *fn);
 
 /* Sets the layout of every tile in registers, from the divisions of the products (warps_m, warps_n,
- * swap_ab of each mma).  Inserts no conversions: an operand may have another layout than required. */
+ * swap_ab of each mma).  Inserts no conversions: an operand may have another layout than
+ * required. */
 void layout_infer(LayoutPass *lp);
-/* The cost of the present layouts, in bytes through shared memory; a loop counts LOOP_ROUNDS times.  Or any part of it that
- * is not below `enough`. */
+/* The cost of the present layouts, in bytes through shared memory; a loop counts LOOP_ROUNDS
+ * times.  Or any part of it that is not below `enough`. */
 int64_t layout_cost(LayoutPass *lp, int64_t enough);
 /* A lower bound of the part of product `mma`, inside `loops` loops, for any layouts. */
 int64_t layout_least_cost(const LayoutPass *lp, const TirOp *mma, uint32_t loops);
 
-/* Instructions of a thread with the present layouts, those left out that any layout takes (layout_count.c). */
+/* Instructions of a thread with the present layouts, those left out that any layout takes
+ * (layout_count.c). */
 int64_t layout_instructions(LayoutPass *lp);
 
 /* The layout that operation `op` needs operand `k` in; NULL: none in particular. */
 const Layout *layout_required(LayoutPass *lp, const TirOp *op, uint32_t k);
-/* For a value that is added to memory: the layout after one more exchange between lanes towards the best
- * one; NULL: `layout` is the best. */
+/* For a value that is added to memory: the layout after one more exchange between lanes towards the
+ * best one; NULL: `layout` is the best. */
 const Layout *layout_next_for_additions(LayoutPass *lp, const TirVal *value, const Layout *layout);
 /* The layout operand `k` of a cheap or elementwise `op` has when the result has `want`. */
 const Layout *layout_of_operand(LayoutPass *lp, const TirOp *op, uint32_t k, const Layout *want);
-/* Whether the instructions of an mma read a tile that lies in shared memory as operand `k` does, along the inner dimension or
- * across it. */
+/* Whether the instructions of an mma read a tile that lies in shared memory as operand `k` does,
+ * along the inner dimension or across it. */
 bool layout_may_be_read(const LayoutPass *lp, const TirOp *mma, uint32_t k);
-/* Whether operand `k` (0 or 1) of an mma can be used as it is: it is in shared memory, or in the registers of
- * the right threads. */
+/* Whether operand `k` (0 or 1) of an mma can be used as it is: it is in shared memory, or in the
+ * registers of the right threads. */
 bool layout_operand_fits(LayoutPass *lp, const TirOp *mma, uint32_t k);
 /* The register layout an mma wants its operand in. */
 const Layout *layout_of_mma_operand(LayoutPass *lp, const TirOp *mma, uint32_t k);
 /* Whether a tile is in shared memory (a shared_read, or a transpose of one). */
 bool layout_is_view(const TirVal *value);
-/* Whether a value is recomputed for each user, never converted: constants, index vectors, broadcasts of these. */
+/* Whether a value is recomputed for each user, never converted: constants, index vectors,
+ * broadcasts of these. */
 bool layout_is_cheap(LayoutPass *lp, const TirVal *value);
 /* The layout of values to which none is propagated. */
 const Layout *layout_default(LayoutPass *lp, TirType type);

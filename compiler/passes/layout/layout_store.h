@@ -1,8 +1,8 @@
 /* layout_store.h - the layouts of one function, each made once.
  *
- * Inference tries many divisions of the products and derives the same few layouts again and again.  The store
- * remembers each layout by the call that made it, and keeps one copy of equal layouts: two layouts of a store
- * are equal exactly if their pointers are.
+ * Inference tries many divisions of the products and derives the same few layouts again and again.
+ * The store remembers each layout by the call that made it, and keeps one copy of equal layouts:
+ * two layouts of a store are equal exactly if their pointers are.
  */
 #ifndef TILEC_PASSES_LAYOUT_STORE_H
 #define TILEC_PASSES_LAYOUT_STORE_H
@@ -45,7 +45,8 @@ const Layout *stored_widen(LayoutStore *store, const Layout *layout, uint32_t ax
 const Layout *stored_lengthen(LayoutStore *store, const Layout *layout, uint32_t axis, int32_t most);
 /* Every element is already in the right thread. */
 bool stored_in_place(LayoutStore *store, const Layout *from, const Layout *to);
-/* One exchange between lanes, and other numbers of lanes, lead from one to the other, with elements of that type. */
+/* One exchange between lanes, and other numbers of lanes, lead from one to the other, with elements
+ * of that type. */
 bool stored_one_exchange(LayoutStore *store, const Layout *from, const Layout *to, DType dtype);
 
 #endif

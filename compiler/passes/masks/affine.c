@@ -246,7 +246,8 @@ affine_extreme(const Affine *f, bool greatest)
 
 /* ---- the part that does not move with the loop ---- */
 
-/* Whether a term, as a number that is loaded, may be so near to the ends of i32 that what is added to it does not fit. */
+/* Whether a term, as a number that is loaded, may be so near to the ends of i32 that what is added
+ * to it does not fit. */
 static bool
 is_any(const TirFn *fn, const Affine *f, uint32_t k)
 {
@@ -265,7 +266,8 @@ any_terms(const TirFn *fn, const Affine *f)
     return n;
 }
 
-/* Whether the sides of the comparison are never farther apart than i32 is long, from iteration 0 on. */
+/* Whether the sides of the comparison are never farther apart than i32 is long, from iteration 0
+ * on. */
 static bool
 is_near(const TirFn *fn, const Affine *f)
 {
@@ -276,7 +278,8 @@ is_near(const TirFn *fn, const Affine *f)
            apart.least >= INT32_MIN - (int64_t)ROOM && apart.most <= INT32_MAX + (int64_t)ROOM;
 }
 
-/* How often a number as large as i32 is in the sum: c * x counts c times, and once where that is an i32. */
+/* How often a number as large as i32 is in the sum: c * x counts c times, and once where that is an
+ * i32. */
 static int64_t
 weight_of(const TirFn *fn, const Affine *f, uint32_t k)
 {
@@ -321,8 +324,8 @@ times(TirBuilder *b, TirVal *value, int64_t factor)
     return factor == 1 ? value : tir_binary(b, TIR_MUL, value, tir_const_int(b, factor));
 }
 
-/* A sum of several numbers that may each be any i32: its upper bits, of the numbers' upper bits, say whether it is beyond
- * i32, but for ROOM at each end. */
+/* A sum of several numbers that may each be any i32: its upper bits, of the numbers' upper bits,
+ * say whether it is beyond i32, but for ROOM at each end. */
 static TirVal *
 saturated(TirBuilder *b, const Affine *f, int64_t constant, int64_t sign)
 {
@@ -346,8 +349,9 @@ saturated(TirBuilder *b, const Affine *f, int64_t constant, int64_t sign)
     return tir_select(b, below, tir_const_int(b, ROOM - INT32_MAX), sum);
 }
 
-/* A term that leaves room for tiles and constants: no loop has as many iterations as that takes away.  Where two terms are
- * any numbers, each may be large and their sum small: these stay as they are. */
+/* A term that leaves room for tiles and constants: no loop has as many iterations as that takes
+ * away.  Where two terms are any numbers, each may be large and their sum small: these stay as they
+ * are. */
 static TirVal *
 with_room(TirBuilder *b, const Affine *f, uint32_t k)
 {

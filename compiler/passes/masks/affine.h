@@ -1,5 +1,5 @@
-/* affine.h - conditions of masks in a loop as affine functions of the loop's induction variable i and of
- * the coordinates inside the tile:
+/* affine.h - conditions of masks in a loop as affine functions of the loop's induction variable i
+ * and of the coordinates inside the tile:
  *
  *     f(i, r, c) = alpha * i + beta_r * r + beta_c * c + rest  >= 0
  */

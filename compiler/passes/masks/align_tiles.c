@@ -5,25 +5,28 @@
  *
  *                for i in 0 .. cdiv(S, L)       rows i * L + (0 .. L)
  *
- *            would begin with the tile that contains x and compute its rows before x in vain.  It becomes
+ *            would begin with the tile that contains x and compute its rows before x in vain.  It
+ *            becomes
  *
  *                origin = max(x, 0) & -16
  *                for i in 0 .. cdiv(S - origin, L)       rows origin + i * L + (0 .. L)
  *
- *   needs    that the rows can be divided into tiles in any way: each row is loaded, computed and written
- *            by itself, and only sums of products run over all rows
+ *   needs    that the rows can be divided into tiles in any way: each row is loaded, computed and
+ *            written by itself, and only sums of products run over all rows
  *   leaves   the loop unchanged where x is a multiple of L anyway
  *
- * Programs that share a block share its tiles, so x must be that of the first of them: the program's index is
- * replaced by that of the first program of its block (GRID_FIRST), which a plan for warp groups makes a
- * number (plan.c).  Therefore x must not decrease from one program to the next.
+ * Programs that share a block share its tiles, so x must be that of the first of them: the
+ * program's index is replaced by that of the first program of its block (GRID_FIRST), which a plan
+ * for warp groups makes a number (plan.c).  Therefore x must not decrease from one program to the
+ * next.
  */
 #include "compiler/passes/masks/affine.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/noop_proof.h"
 #include "compiler/passes/util/tir_util.h"
 
-/* Rows that the origin is a multiple of: vectors of f32, and of 16 bits, stay aligned to 16 bytes. */
+/* Rows that the origin is a multiple of: vectors of f32, and of 16 bits, stay aligned to 16
+ * bytes. */
 enum { ORIGIN = 16 };
 
 typedef struct Aligner {
@@ -46,8 +49,8 @@ is_carried(const Aligner *a, const TirVal *value)
     return value->def == NULL && value->block == body && value->index > 0;
 }
 
-/* Which dimensions of the tile that `op` addresses run along the rows; false if it depends on the rows in another
- * way. */
+/* Which dimensions of the tile that `op` addresses run along the rows; false if it depends on the
+ * rows in another way. */
 static bool
 along_of_access(const Aligner *a, const TirOp *op, uint8_t *along)
 {
@@ -89,8 +92,8 @@ row_of_mma(Aligner *a, const TirOp *op)
     return true;
 }
 
-/* Whether the effect of `op` on a row depends on that row alone; notes along which dimensions its results have
- * rows. */
+/* Whether the effect of `op` on a row depends on that row alone; notes along which dimensions its
+ * results have rows. */
 static bool
 is_by_rows(Aligner *a, const TirOp *op)
 {
@@ -218,8 +221,8 @@ find_base(Aligner *a)
     return false;
 }
 
-/* Whether the condition keeps all rows from a certain one on, which does not decrease from program to program, and
- * tiles of L rows do not begin where tiles of the grid do anyway. */
+/* Whether the condition keeps all rows from a certain one on, which does not decrease from program
+ * to program, and tiles of L rows do not begin where tiles of the grid do anyway. */
 static bool
 is_wanted(const Aligner *a, const Affine *f, uint32_t *rows)
 {

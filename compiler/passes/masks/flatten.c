@@ -1,18 +1,20 @@
 /* flatten.c - tiles of more than two dimensions end here.
  *
  *   level    tile IR, as the front end makes it
- *   does     cuts the dimensions of every tile in two, rows and columns, each of which becomes one dimension: a pack,
- *            the last dimension the fastest.  [M, K / 32, 32], which is fold(x, 1, 32), is [M, K] again when it is cut
- *            behind M, so a fold costs nothing; [B, M, K], loaded by three ranges, is [B M, K].  Tiles that meet element
- *            by element are cut alike, loops and branches keep the cut, and what moves dimensions moves it.  A
- *            reduction or a broadcast of all dimensions on one side of the cut is what it was; of others it is one along
- *            a part of a pack (reduce_part, spread).  Where two cuts meet, code would have to lay a tile out anew:
- *            that is an error so far, and none where they differ in dimensions of 1 alone
+ *   does     cuts the dimensions of every tile in two, rows and columns, each of which becomes one
+ *            dimension: a pack, the last dimension the fastest.  [M, K / 32, 32], which is fold(x,
+ *            1, 32), is [M, K] again when it is cut behind M, so a fold costs nothing; [B, M, K],
+ *            loaded by three ranges, is [B M, K].  Tiles that meet element by element are cut
+ *            alike, loops and branches keep the cut, and what moves dimensions moves it.  A
+ *            reduction or a broadcast of all dimensions on one side of the cut is what it was; of
+ *            others it is one along a part of a pack (reduce_part, spread).  Where two cuts meet,
+ *            code would have to lay a tile out anew: that is an error so far, and none where they
+ *            differ in dimensions of 1 alone
  *   leaves   tiles of at most two dimensions; no fold and no unfold
  *
- * A side without dimensions is no dimension: the rows of fold(x, 0, 32), where x is a vector, are none, and the tile is the
- * vector.  Padding needs nothing: that of a folded axis is that of the axis, and a dimension of one element that may be padding
- * stays a part of the pack.
+ * A side without dimensions is no dimension: the rows of fold(x, 0, 32), where x is a vector, are
+ * none, and the tile is the vector.  Padding needs nothing: that of a folded axis is that of the
+ * axis, and a dimension of one element that may be padding stays a part of the pack.
  */
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/masks/flatten.h"
@@ -21,11 +23,14 @@
 
 enum { UNKNOWN = -1 };
 
-/* What an operation along one dimension does to padding of the others on its side, which have one element each. */
+/* What an operation along one dimension does to padding of the others on its side, which have one
+ * element each. */
 typedef enum Beside {
     BESIDE_NOTHING, /* there is none */
     BESIDE_PARTS,   /* it stays, as they are parts of the pack */
-    BESIDE_TWIN /* as a part, the dimension is none apart from theirs: it has one element, too, and no padding */
+    /* as a part, the dimension is none apart from theirs: it has one element, too, and no
+     * padding */
+    BESIDE_TWIN
 } Beside;
 
 typedef struct Flattener {
@@ -153,8 +158,8 @@ keeps_lines(const TirOp *op)
     return tir_axis_use(op) == AXIS_SCANS || tir_axis_use(op) == AXIS_SORTS;
 }
 
-/* What reads or makes tiles as they are, of rows and one last dimension: products, transposes, lists of places; or along
- * a dimension that is a side of its own. */
+/* What reads or makes tiles as they are, of rows and one last dimension: products, transposes,
+ * lists of places; or along a dimension that is a side of its own. */
 static bool
 is_natural(const TirOp *op)
 {
@@ -194,8 +199,8 @@ begin_folded(Flattener *f, const TirOp *op, uint32_t rank)
         begin_cut(f, narrow, (int32_t)rank - 1);
 }
 
-/* Cuts all tiles: those first that can be cut in one way only, then those that are folded, those of three dimensions and
- * more before their last, and the rest between rows and columns. */
+/* Cuts all tiles: those first that can be cut in one way only, then those that are folded, those of
+ * three dimensions and more before their last, and the rest between rows and columns. */
 static void
 find_cuts(Flattener *f)
 {
@@ -403,7 +408,8 @@ flatten_access(Flattener *f, TirOp *op, const TirVal *tile)
     }
 }
 
-/* Of operations along an axis behind which it has no padding: that of other dimensions of its side is the result's again. */
+/* Of operations along an axis behind which it has no padding: that of other dimensions of its side
+ * is the result's again. */
 static void
 keep_parts(Flattener *f, TirOp *op, uint32_t axis)
 {
@@ -520,7 +526,8 @@ flatten_op(void *user, TirBlock *block, TirOp *op)
 
 /* ---- padding of what is folded ---- */
 
-/* What is wrong with the padding of an axis that is folded, or of the inner one of two that are unfolded; NULL: nothing. */
+/* What is wrong with the padding of an axis that is folded, or of the inner one of two that are
+ * unfolded; NULL: nothing. */
 static const char *
 padding_fault(const Padding *p, const TirVal *value, uint32_t axis, bool inner)
 {
@@ -552,7 +559,8 @@ ends_padding(const TirOp *op)
            (keeps_lines(op) && tir_axis_of_operand(op, 0, op->axis) == TIR_MAX_RANK);
 }
 
-/* Whether as parts of a pack two dimensions are the same: of one element, with nothing between them. */
+/* Whether as parts of a pack two dimensions are the same: of one element, with nothing between
+ * them. */
 static bool
 are_twins(const TirType *type, uint32_t a, uint32_t b)
 {

@@ -1,11 +1,11 @@
 /* implied_padding.c - padding that a mask of the program hides already.
  *
- * A causal mask keeps key n for query m where n <= m + Sk - Sq.  For an existing query, m < Sq, that implies
- * n < Sk: it hides all keys past the end.  Queries that are padding themselves do not matter, since reductions
- * along their axis leave them out.  Two things must be proved of a value:
+ * A causal mask keeps key n for query m where n <= m + Sk - Sq.  For an existing query, m < Sq,
+ * that implies n < Sk: it hides all keys past the end.  Queries that are padding themselves do not
+ * matter, since reductions along their axis leave them out.  Two things must be proved of a value:
  *
- *   1. every element that a mask in it keeps is not padding: the condition and the bounds of the ranges are
- *      sums of coordinates and sizes, and the sizes cancel;
+ *   1. every element that a mask in it keeps is not padding: the condition and the bounds of the
+ *      ranges are sums of coordinates and sizes, and the sizes cancel;
  *   2. every element that the mask hides has the value that padding should have (noop_proof.h).
  */
 #include "compiler/passes/masks/implied_padding.h"
@@ -45,7 +45,8 @@ axis_of_range(Arena *arena, const TirVal *value, const TirOp *range)
     return 2;
 }
 
-/* Whether a sum of what `condition` compares is at least 0 wherever `across`, along `axis`, is no padding. */
+/* Whether a sum of what `condition` compares is at least 0 wherever `across`, along `axis`, is no
+ * padding. */
 static bool
 is_not_below_zero(Arena *arena, Linear sum, const TirVal *condition, uint32_t axis,
                   PaddedRange across)

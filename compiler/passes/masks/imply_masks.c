@@ -1,18 +1,19 @@
 /* imply_masks.c - keep padding out of reductions, and out of memory and variables.
  *
  *   level    tile IR, from the front end
- *   does     the padding of a tile (padding.h) has no defined value.  Wherever a reduction (or the contraction
- *            of an mma) runs along an axis with padding, a bounds_mask puts the reduction's neutral value
- *            there, unless a mask of the program does so already (implied_padding.c) or the tile is known to be
- *            zero there.  A store or an atomic addition whose value has padding besides that of its
- *            subscripts gets a limit.  A `keep` becomes a select between the assigned value and the variable's
- *            old one, which stays where the assigned value is padding of ranges of loops inside the
- *            variable's declaration
- *   leaves   bounds_mask ops whose conditions are affine in the range's start: split_loops removes them
- *            from all tiles but the last.  No `keep`
+ *   does     the padding of a tile (padding.h) has no defined value.  Wherever a reduction (or the
+ *            contraction of an mma) runs along an axis with padding, a bounds_mask puts the
+ *            reduction's neutral value there, unless a mask of the program does so already
+ *            (implied_padding.c) or the tile is known to be zero there.  A store or an atomic
+ *            addition whose value has padding besides that of its subscripts gets a limit.  A
+ *            `keep` becomes a select between the assigned value and the variable's old one, which
+ *            stays where the assigned value is padding of ranges of loops inside the variable's
+ *            declaration
+ *   leaves   bounds_mask ops whose conditions are affine in the range's start: split_loops removes
+ *            them from all tiles but the last.  No `keep`
  *
- * Where a tile's padding depends on branches and loops, the program computes how many elements come before it
- * (padding_count), unless those elements hold the neutral value anyway.
+ * Where a tile's padding depends on branches and loops, the program computes how many elements come
+ * before it (padding_count), unless those elements hold the neutral value anyway.
  */
 #include <math.h>
 
@@ -28,7 +29,8 @@ typedef struct Masked {
     Pad pad;
 } Masked;
 
-/* A value that was left as it is, because its padding is `fill` by itself.  Other masks must not change that. */
+/* A value that was left as it is, because its padding is `fill` by itself.  Other masks must not
+ * change that. */
 typedef struct Trusted {
     TirVal *value;
     enum { TRUST_LOAD, TRUST_PROGRAM, TRUST_MASK } why;
@@ -105,8 +107,8 @@ replace_in_op(Arena *arena, TirOp *op, const TirVal *from, TirVal *to, Uses *rep
     }
 }
 
-/* Replaces the uses of `from` behind the definition of `to`, which is in the same block; masks with bounds of their own
- * may read `from` between the two. */
+/* Replaces the uses of `from` behind the definition of `to`, which is in the same block; masks with
+ * bounds of their own may read `from` between the two. */
 static Uses
 replace_behind(Arena *arena, const TirVal *from, TirVal *to)
 {
@@ -129,8 +131,8 @@ mask_value(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fil
 {
     TirVal *earlier = NULL;
 
-    /* Padding has no defined value, so one value may be masked along every axis that some user needs: a second
-     * mask is put on top of the first, and both users read it. */
+    /* Padding has no defined value, so one value may be masked along every axis that some user
+     * needs: a second mask is put on top of the first, and both users read it. */
     for (uint32_t i = 0; i < im->masked.n; i++) {
         const Masked *masked = &im->masked.at[i];
         const TirOp *made = masked->to->def;
@@ -190,7 +192,8 @@ trust(Implier *im, Trusted trusted)
     vec_push(im->px->arena, &im->trusted, trusted);
 }
 
-/* Whether a trusted value is still neutral in its padding, now that the readers of `from` read it at -inf there. */
+/* Whether a trusted value is still neutral in its padding, now that the readers of `from` read it
+ * at -inf there. */
 static bool
 holds(Implier *im, const Trusted *t, const TirVal *from)
 {
@@ -213,7 +216,8 @@ all_hold(Implier *im, const TirVal *from)
     return true;
 }
 
-/* Whether `value` is `fill` in the padding once all that is computed of an earlier value reads that value's mask. */
+/* Whether `value` is `fill` in the padding once all that is computed of an earlier value reads that
+ * value's mask. */
 static bool
 follows_from_mask(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fill)
 {
@@ -271,7 +275,8 @@ mask_operand(Implier *im, TirVal *value, uint32_t axis, const Pads *pads)
 
 /* ---- which pads there are ---- */
 
-/* Whether `value` is `fill` in the place of the pad on all ways on which it does not have the pad. */
+/* Whether `value` is `fill` in the place of the pad on all ways on which it does not have the
+ * pad. */
 static bool
 is_filled(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fill, TirVal **way,
           uint32_t depth)
@@ -304,7 +309,8 @@ is_filled(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fill
     return true;
 }
 
-/* The pads of a tile that is reduced along `axis` with neutral value `fill`, in a form that masks can express. */
+/* The pads of a tile that is reduced along `axis` with neutral value `fill`, in a form that masks
+ * can express. */
 static Pads
 pads_to_mask(Implier *im, TirVal *value, uint32_t axis, double fill)
 {
@@ -349,9 +355,9 @@ only_reader(const TirBlock *block, const TirVal *value, uint32_t *n)
     return *n == 1 ? reader : NULL;
 }
 
-/* The branch that rows may take by themselves (@by_rows), if that is all that `any` decides: then padding may be left in, since
- * rows may take the branch without need.  But not where what has padding behind the branch is a matter of whether it was
- * taken (is_counted). */
+/* The branch that rows may take by themselves (@by_rows), if that is all that `any` decides: then
+ * padding may be left in, since rows may take the branch without need.  But not where what has
+ * padding behind the branch is a matter of whether it was taken (is_counted). */
 static TirOp *
 chosen_by_rows(TirOp *any)
 {
@@ -365,7 +371,8 @@ chosen_by_rows(TirOp *any)
     return any->op == TIR_IF && any->by_rows ? any : NULL;
 }
 
-/* Whether something asks how much of the branch's results is padding: it has another result then that says so. */
+/* Whether something asks how much of the branch's results is padding: it has another result then
+ * that says so. */
 static bool
 is_counted(const Implier *im, const TirOp *branch)
 {
@@ -376,7 +383,8 @@ is_counted(const Implier *im, const TirOp *branch)
     return false;
 }
 
-/* A mask of operand `k` right before the product, where the scalars that define the other operand's pad are known. */
+/* A mask of operand `k` right before the product, where the scalars that define the other operand's
+ * pad are known. */
 static void
 mask_before(Implier *im, TirOp *mma, uint32_t k, const Pad *pad)
 {
@@ -392,8 +400,8 @@ mask_before(Implier *im, TirOp *mma, uint32_t k, const Pad *pad)
     im->changed = true;
 }
 
-/* A product sums over the positions at which neither operand is padding.  Where one operand is zero the other need not
- * be finite, so both are masked by the pads of both. */
+/* A product sums over the positions at which neither operand is padding.  Where one operand is zero
+ * the other need not be finite, so both are masked by the pads of both. */
 static void
 imply_mma(Implier *im, TirOp *mma)
 {
@@ -415,8 +423,8 @@ imply_mma(Implier *im, TirOp *mma)
 
 /* ---- stores ---- */
 
-/* Keeps elements that are padding of `tile` along `along` out of memory, but for those that `known` says: they are along `axis`
- * of what is written. */
+/* Keeps elements that are padding of `tile` along `along` out of memory, but for those that `known`
+ * says: they are along `axis` of what is written. */
 static void
 limit_by(Implier *im, TirOp *store, uint32_t axis, TirVal *tile, uint32_t along, const Pads *known)
 {
@@ -440,8 +448,8 @@ limit_by(Implier *im, TirOp *store, uint32_t axis, TirVal *tile, uint32_t along,
     }
 }
 
-/* Along `axis`: keeps elements that are padding of the value, or of a list of places, but not of the ranges that are
- * subscripts, out of memory. */
+/* Along `axis`: keeps elements that are padding of the value, or of a list of places, but not of
+ * the ranges that are subscripts, out of memory. */
 static void
 limit_store(Implier *im, TirOp *store, uint32_t axis)
 {
@@ -472,7 +480,8 @@ adds_zeros(const TirVal *next, const TirVal *old)
             (op->args[1] == old && is_zero_in_padding(op->args[0])));
 }
 
-/* The pads of ranges of loops further in than `loops`, those of each part as one if they are not plain. */
+/* The pads of ranges of loops further in than `loops`, those of each part as one if they are not
+ * plain. */
 static Pads
 pads_within(Implier *im, TirVal *value, uint32_t axis, uint32_t loops)
 {
@@ -571,7 +580,8 @@ list_ops(Implier *im, const TirBlock *block, OpList *out)
     }
 }
 
-/* Of the reductions that choose rows, those whose branch must be taken for its own rows' sake; their masks may ask of others. */
+/* Of the reductions that choose rows, those whose branch must be taken for its own rows' sake;
+ * their masks may ask of others. */
 static void
 imply_choices(Implier *im, const OpList *ops)
 {

@@ -1,7 +1,7 @@
 /* padding.c - which elements of tiles are padding, and how many are not (see padding.h).
  *
- * Tiles carried by loops depend on themselves, so both sets are fixpoints: first the pads that a tile may have,
- * growing from none; then the pads that it has on every way, shrinking from all.
+ * Tiles carried by loops depend on themselves, so both sets are fixpoints: first the pads that a
+ * tile may have, growing from none; then the pads that it has on every way, shrinking from all.
  */
 #include "compiler/passes/masks/padding.h"
 
@@ -61,7 +61,8 @@ loops_around(const TirBlock *block)
     return n;
 }
 
-/* Whether a number is the index of a loop, or of the grid, that goes over `n` at most: a range's number may be behind its last. */
+/* Whether a number is the index of a loop, or of the grid, that goes over `n` at most: a range's
+ * number may be behind its last. */
 static bool
 is_index_below(const Padding *p, const TirVal *number, int64_t n)
 {
@@ -224,7 +225,8 @@ sources_of(const TirOp *op, uint32_t axis)
     Sources from = {0};
     bool folds = op->op == TIR_FOLD || op->op == TIR_UNFOLD;
 
-    /* of a load, the tiles of places: their padding is padding; of a folded axis pass flatten says what is */
+    /* of a load, the tiles of places: their padding is padding; of a folded axis pass flatten says
+     * what is */
     if (tir_axis_use(op) == AXIS_NONE && op->op != TIR_MMA && op->op != TIR_LOAD && !folds)
         return from;
     if (folds && (axis == op->axis || (op->op == TIR_FOLD && axis == op->axis + 1)))
@@ -263,8 +265,9 @@ merged_values(const TirVal *value, TirVal **ways)
     ways[1] = block_yield(op->blocks[0])->args[at];
 }
 
-/* What happens to the part of a pack that a range runs along (of `rows` elements, `part` as pads have it) where part `of`
- * goes from the pack or comes into it; false: it goes, too, or lies on both sides. */
+/* What happens to the part of a pack that a range runs along (of `rows` elements, `part` as pads
+ * have it) where part `of` goes from the pack or comes into it; false: it goes, too, or lies on
+ * both sides. */
 static bool
 move_part(TirIndex *part, int32_t rows, const TirIndex *of, bool goes)
 {
@@ -464,7 +467,8 @@ follows_from_loop(const Padding *p, const TirVal *value)
     return follows;
 }
 
-/* Whether something was found out about `value` that was not known.  What follows from no loop is known once and for all. */
+/* Whether something was found out about `value` that was not known.  What follows from no loop is
+ * known once and for all. */
 static bool
 learn_value(Padding *p, const TirVal *value)
 {
@@ -501,8 +505,8 @@ learn_value(Padding *p, const TirVal *value)
     return news;
 }
 
-/* Goes through a block; whether something was found out about what goes around a loop behind its body: all else stands
- * behind what it is made of. */
+/* Goes through a block; whether something was found out about what goes around a loop behind its
+ * body: all else stands behind what it is made of. */
 static bool
 learn_block(Padding *p, const TirBlock *block)
 {
@@ -639,7 +643,8 @@ or_all(const Padding *p, TirVal *count, TirBlock *block, const TirOp *before)
     return tir_const_int(&b, INT32_MAX);
 }
 
-/* A count where ways join: it becomes one more result of the branch, or a carried value of the loop. */
+/* A count where ways join: it becomes one more result of the branch, or a carried value of the
+ * loop. */
 static TirVal *
 count_merged(Padding *p, const PadCount *wanted)
 {
@@ -736,7 +741,8 @@ count_sources(Padding *p, const PadCount *wanted)
                                       wanted->least, most);
     }
     TirBuilder b = padding_behind(p, wanted->tile); /* behind what was made there */
-    /* a mask stands right behind its operand, too, and so may stand in front of the operand's count */
+    /* a mask stands right behind its operand, too, and so may stand in front of the operand's
+     * count */
     for (uint32_t k = 0; k < from.n; k++) {
         if (counts[k] != NULL)
             padding_move_behind(&b, counts[k]);

@@ -1,9 +1,10 @@
 /* padding.h - which elements of a tile are padding, of which ranges and along which axis.
  *
- * Element r along an axis is padding of a range when start + r >= bound; of a part of a pack it is r / inner % length
- * that counts (TirIndex).  A tile has the padding of all ranges that it was computed from, so along each axis it
- * has a set of Pads.  Where branches or loops merge tiles with different sets, a pad may depend on the way taken: it
- * is not `sure`, and padding_count makes the program count the elements before it.
+ * Element r along an axis is padding of a range when start + r >= bound; of a part of a pack it is
+ * r / inner % length that counts (TirIndex).  A tile has the padding of all ranges that it was
+ * computed from, so along each axis it has a set of Pads.  Where branches or loops merge tiles with
+ * different sets, a pad may depend on the way taken: it is not `sure`, and padding_count makes the
+ * program count the elements before it.
  */
 #ifndef TILEC_PASSES_PADDING_H
 #define TILEC_PASSES_PADDING_H
@@ -40,7 +41,8 @@ typedef struct Padding {
     TirFn *fn;
     Pads **known; /* by id and axis, of the first `n_known` values; NULL: none */
     uint32_t n_known;
-    bool *in_circle; /* by id: it follows from what a loop carries, whose pads it takes several rounds to find */
+    /* by id: it follows from what a loop carries, whose pads it takes several rounds to find */
+    bool *in_circle;
     bool *padded; /* by id: something of it is in `known` */
     bool first;   /* .. of which this is the first one */
     bool settled; /* it is known which pads there are, and now which of them are sure */
@@ -56,7 +58,8 @@ bool padding_of_one(const Padding *p, const TirVal *tile, uint32_t axis);
 /* What a load or store has of the tensor's dimensions and its own limits. */
 Pads padding_of_access(const Padding *p, const TirOp *op, uint32_t axis);
 
-/* What is wrong with the padding of a tile that an operation spreads, as a message; NULL: nothing. */
+/* What is wrong with the padding of a tile that an operation spreads, as a message; NULL:
+ * nothing. */
 const char *padding_spread_fault(const Padding *p, const TirOp *op);
 
 bool padding_same(const Pad *a, const Pad *b);
@@ -71,8 +74,9 @@ TirVal *padding_zero(const Padding *p);
 /* A start or bound as a value that the kernel can use: at the builder, or at the kernel's head. */
 TirVal *padding_value(const Padding *p, TirBuilder *b, TirVal *value);
 
-/* A scalar, computed by the program right behind the tile: how many elements `tile` has before its padding of this
- * `part`, of ranges inside `least` to `most` loops.  NULL: it has no such padding. */
+/* A scalar, computed by the program right behind the tile: how many elements `tile` has before its
+ * padding of this `part`, of ranges inside `least` to `most` loops.  NULL: it has no such
+ * padding. */
 TirVal *padding_count(Padding *p, TirVal *tile, uint32_t axis, const TirIndex *part, uint32_t least,
                       uint32_t most);
 

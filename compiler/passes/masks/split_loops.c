@@ -11,21 +11,24 @@
  *
  *                [some kept .. all kept)  masks live     [all kept ..)  no masks     [.. end)  live
  *
- *            Masks that keep elements from some i on are live in the first part, those that keep them
- *            up to some i in the last.  If both kinds may cut the same tile, all masks are live in the first
- *            part, or, for warp groups when only padding is at that end, in the last, since few tiles of the
- *            grid have padding.  Of alternatives (a or b) that keep elements up to some i, or all from some i on, whichever
- *            keeps more says where.  A mask that provably keeps everything in the first part (a diagonal under a
- *            window longer than the two sides of a tile) is live in the last part alone.
+ *            Masks that keep elements from some i on are live in the first part, those that keep
+ *            them up to some i in the last.  If both kinds may cut the same tile, all masks are
+ *            live in the first part, or, for warp groups when only padding is at that end, in the
+ *            last, since few tiles of the grid have padding.  Of alternatives (a or b) that keep
+ *            elements up to some i, or all from some i on, whichever keeps more says where.  A mask
+ *            that provably keeps everything in the first part (a diagonal under a window longer
+ *            than the two sides of a tile) is live in the last part alone.
  *
- *   leaves   bounds on the loop (n_segments), and on each mask the segments it is live in; where iterations are left
- *            out, that masks did so (`masked`), and along which axes bounds differ beside that
+ *   leaves   bounds on the loop (n_segments), and on each mask the segments it is live in; where
+ *            iterations are left out, that masks did so (`masked`), and along which axes bounds
+ *            differ beside that
  *
  * A condition that does not move with the loop (alpha = 0) holds for the whole tile or not, once
  * for all iterations: when it does not, the middle segment is empty.
  *
- * Iterations in which a mask hides everything are left out only if the body is proved to do nothing then
- * (noop_proof.h).  Masks that are not affine, or do not move with the loop, stay live everywhere.
+ * Iterations in which a mask hides everything are left out only if the body is proved to do nothing
+ * then (noop_proof.h).  Masks that are not affine, or do not move with the loop, stay live
+ * everywhere.
  */
 #include <string.h>
 
@@ -83,7 +86,8 @@ alternatives_at(const Condition *conditions, uint32_t n, uint32_t at)
     return of;
 }
 
-/* Where a condition, or one of `n` alternatives, begins to keep something (`greatest`) or all (alpha > 0); where it ends to. */
+/* Where a condition, or one of `n` alternatives, begins to keep something (`greatest`) or all
+ * (alpha > 0); where it ends to. */
 static TirVal *
 emit_edge(TirBuilder *b, const Condition *of, uint32_t n, bool greatest)
 {
@@ -139,14 +143,14 @@ terms_beside(const Affine *f, const Affine *g, bool *none)
     return sum;
 }
 
-/* Marks an axis along which the range of iterations that two conditions leave, from `first` on and up to
- * `last`, moves on as a whole, up or down:
+/* Marks an axis along which the range of iterations that two conditions leave, from `first` on and
+ * up to `last`, moves on as a whole, up or down:
  *
  *     first   alpha i - x + a >= 0       last   -alpha i + x + b >= 0
  *
- * Its length is a + b.  If the ends of the axis and of the loop coincide (rows and columns of a square, or its lower
- * right corner), `a` is how far the range extends beyond the loop's beginning, and `b` how far beyond its end: there
- * programs are short. */
+ * Its length is a + b.  If the ends of the axis and of the loop coincide (rows and columns of a
+ * square, or its lower right corner), `a` is how far the range extends beyond the loop's beginning,
+ * and `b` how far beyond its end: there programs are short. */
 static void
 mark_slide(TirGridAxis *axis, const Affine *first, const Affine *last, bool up)
 {
@@ -165,8 +169,8 @@ mark_slide(TirGridAxis *axis, const Affine *first, const Affine *last, bool up)
     axis->sliding = true;
 }
 
-/* Blocks start in order of their index: when later ones have more iterations, the axis is reversed.  An axis along
- * which the range only moves, as under a window, is marked `sliding`. */
+/* Blocks start in order of their index: when later ones have more iterations, the axis is
+ * reversed.  An axis along which the range only moves, as under a window, is marked `sliding`. */
 static void
 choose_order(Splitter *s, const Condition *conditions, uint32_t n)
 {
@@ -232,8 +236,8 @@ axis_of_number(TirFn *fn, const TirVal *value)
     return NULL;
 }
 
-/* Programs behind the end of a sequence have no iterations, and those that find no rows in a list of tiles; blocks
- * better draw their tiles.
+/* Programs behind the end of a sequence have no iterations, and those that find no rows in a list
+ * of tiles; blocks better draw their tiles.
  *
  *     for j in 0 .. select(i * 64 < length, steps, 0)
  *     for j in 0 .. select(first[i] < end[i], steps, 0) */
@@ -317,8 +321,9 @@ find_conditions(Splitter *s, TirOp *loop, Condition *out)
     return n;
 }
 
-/* Whether a condition keeps all elements wherever `below` (alpha > 0) masks one: the moving terms cancel, so the least
- * values of the two add up to a constant, and the condition's is not negative where the other's is. */
+/* Whether a condition keeps all elements wherever `below` (alpha > 0) masks one: the moving terms
+ * cancel, so the least values of the two add up to a constant, and the condition's is not negative
+ * where the other's is. */
 static bool
 keeps_what_is_cut(const Affine *above, const Affine *below)
 {
@@ -348,8 +353,8 @@ clamp(TirBuilder *b, TirVal *value, TirVal *low, TirVal *high)
     return tir_binary(b, TIR_MIN, tir_binary(b, TIR_MAX, value, low), high);
 }
 
-/* Notes that masks leave iterations out, and which of the bounds as written differ from one program to the next, before
- * they are changed. */
+/* Notes that masks leave iterations out, and which of the bounds as written differ from one program
+ * to the next, before they are changed. */
 static void
 note_masked(Splitter *s, TirOp *loop, const Condition *at, uint32_t n)
 {
@@ -365,7 +370,7 @@ split_loop(Splitter *s, TirOp *loop)
     Condition conditions[AFFINE_CONDITIONS];
     uint32_t n = find_conditions(s, loop, conditions);
     bool below = false, above = false;
-    /* Without warp groups, ptxas has too few registers for all masks at once in the last segment. */
+    /* Without warp groups, ptxas has too few registers for all masks in the last segment. */
     bool only_padding = s->px->plan.consumers > 0;
     TirBuilder b = {.fn = s->fn, .block = loop->parent, .at = 0, .span = loop->span};
 
@@ -414,8 +419,8 @@ split_loop(Splitter *s, TirOp *loop)
     }
     /* Segment numbers: masks below are live before the first inner bound; masks above after the
      * last one.  Where a tile may be cut on both sides all are: in the first segment, which every
-     * tile of the grid has that a mask above cuts; in the last one when only padding is above, which
-     * few have. */
+     * tile of the grid has that a mask above cuts; in the last one when only padding is above,
+     * which few have. */
     uint32_t last = n_inner, live_below = 1u, live_above = 1u << last;
     if (below && above && only_padding)
         live_below |= live_above;

@@ -1,9 +1,10 @@
 /* split_products.c - products over a first dimension, one for each of its elements.
  *
- * Part of pass flatten, before it cuts dimensions.  A product of tiles of three dimensions becomes as many products of two as
- * the first dimension has elements, and so does all that goes into them or comes out of them: loads and stores by one range
- * become such of one index each, what loops carry and branches give is carried and given apart.  Each has a first dimension of
- * one element left, with its padding.  A reduction along the first dimension combines what they give.
+ * Part of pass flatten, before it cuts dimensions.  A product of tiles of three dimensions becomes
+ * as many products of two as the first dimension has elements, and so does all that goes into them
+ * or comes out of them: loads and stores by one range become such of one index each, what loops
+ * carry and branches give is carried and given apart.  Each has a first dimension of one element
+ * left, with its padding.  A reduction along the first dimension combines what they give.
  */
 #include "compiler/passes/masks/flatten.h"
 
@@ -243,8 +244,8 @@ split_op(void *user, TirBlock *block, TirOp *op)
     return !s->failed;
 }
 
-/* Whether a product has padding along its first dimension of its right operand alone.  It gets that of the left one's rows; parts of the
- * right one go along its inner dimension. */
+/* Whether a product has padding along its first dimension of its right operand alone.  It gets that
+ * of the left one's rows; parts of the right one go along its inner dimension. */
 static bool
 loses_padding(const Padding *padding, const TirOp *mma)
 {

@@ -1,14 +1,16 @@
-/* unseen_limits.c - vectors, and tiles of types that share bytes, are loaded whole where masks hide what lies behind their ends.
+/* unseen_limits.c - vectors, and tiles of types that share bytes, are loaded whole where masks hide
+ * what lies behind their ends.
  *
  *   level    tile IR, padding masks implied
- *   does     a range that ends where a number says reads zeros behind, and a guard for each element sees to that.  Where
- *            every way on from a vector's padding ends at a mask that hides it, what stands there need not be zero:
+ *   does     a range that ends where a number says reads zeros behind, and a guard for each element
+ *            sees to that.  Where every way on from a vector's padding ends at a mask that hides
+ *            it, what stands there need not be zero:
  *
  *                %p = exp2 %s - L2[%m +: 80] limit(0, %n)      %p = exp2 %s - L2[%m +: 80]
  *                mma (bounds_mask %p, iota < %n), ..      ->   mma (bounds_mask %p, iota < %n), ..
  *
- *            What is read then are elements behind the range's end, of a tensor that nobody writes, and nothing behind
- *            the tensor's
+ *            What is read then are elements behind the range's end, of a tensor that nobody writes,
+ *            and nothing behind the tensor's
  *   leaves   loads without limits, which TMA can bring
  */
 #include "compiler/passes/pass.h"
@@ -42,7 +44,8 @@ comparison_along(const TirVal *value, uint32_t axis)
                                                                                          : NULL;
 }
 
-/* Whether a mask keeps none of the padding: it keeps start + i < bound, and bound - start is `count`. */
+/* Whether a mask keeps none of the padding: it keeps start + i < bound, and bound - start is
+ * `count`. */
 static bool
 hides(const Unseen *u, const TirOp *mask, uint32_t axis)
 {

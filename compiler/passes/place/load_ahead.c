@@ -1,18 +1,20 @@
 /* load_ahead.c - a loop over rows loads the tile of its next iteration while it computes with one.
  *
  *   level    tile IR with register layouts
- *   does     a load of a tensor that the program only reads, whose place follows from the loop's counter, is issued an
- *            iteration ahead: the loop carries its tile, the first is loaded before it.  A load behind the last iteration
- *            finds nothing there: the loop runs to the end of a tensor
- *   leaves   loops that carry tiles.  Not beside products, whose loads the schedule stages, and only as much as a thread
- *            has registers for
+ *   does     a load of a tensor that the program only reads, whose place follows from the loop's
+ *            counter, is issued an iteration ahead: the loop carries its tile, the first is loaded
+ *            before it.  A load behind the last iteration finds nothing there: the loop runs to the
+ *            end of a tensor
+ *   leaves   loops that carry tiles.  Not beside products, whose loads the schedule stages, and
+ *            only as much as a thread has registers for
  */
 #include "compiler/ir/layout.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/tir_util.h"
 
-/* Registers of a thread for tiles that come, in a loop; and what a tile has at least: of smaller ones an SM has so many blocks that
- * some compute while others wait, and a loop often ends with the first (cross-entropy and softmax of 16 and 2048 rows). */
+/* Registers of a thread for tiles that come, in a loop; and what a tile has at least: of smaller
+ * ones an SM has so many blocks that some compute while others wait, and a loop often ends with the
+ * first (cross-entropy and softmax of 16 and 2048 rows). */
 enum { MOST_AHEAD = 32, LEAST_AHEAD = 17 };
 
 typedef struct Ahead {
@@ -26,7 +28,8 @@ words_of(const TirVal *value)
     return (layout_registers(value->layout) * (int64_t)dtype_bits(value->type.dtype) + 31) / 32;
 }
 
-/* Whether a scalar is made of the counter of `body` and what is known before the loop; *counts: of the counter. */
+/* Whether a scalar is made of the counter of `body` and what is known before the loop; *counts: of
+ * the counter. */
 static bool
 follows_counter(const TirVal *value, const TirBlock *body, bool *counts)
 {
@@ -45,7 +48,8 @@ follows_counter(const TirVal *value, const TirBlock *body, bool *counts)
     return follows || (value->block == body && def->op == TIR_CONST);
 }
 
-/* Whether a loop ends where a tensor does, which is loaded by: its last tile is the one that the end lies in. */
+/* Whether a loop ends where a tensor does, which is loaded by: its last tile is the one that the
+ * end lies in. */
 static bool
 runs_to_its_end(const TirOp *loop, const TirOp *load)
 {

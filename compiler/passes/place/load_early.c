@@ -1,11 +1,13 @@
 /* load_early.c - loads are issued before threads of a block wait for one another.
  *
  *   level    tile IR with register layouts
- *   does     moves a load of a tensor that the program only reads up behind the load before it, across operations through
- *            which warps exchange elements: no instruction passes their barrier, so the load would begin when everything
- *            before has ended, a whole latency of memory later
+ *   does     moves a load of a tensor that the program only reads up behind the load before it,
+ *            across operations through which warps exchange elements: no instruction passes their
+ *            barrier, so the load would begin when everything before has ended, a whole latency of
+ *            memory later
  *   leaves   the same operations in another order.  Not across loops, branches and writes, nor
- *            products, whose sums need the registers, and only as much as a thread has registers for
+ *            products, whose sums need the registers, and only as much as a thread has registers
+ *            for
  */
 #include "compiler/ir/layout.h"
 #include "compiler/passes/pass.h"
@@ -35,7 +37,8 @@ makes_operand(const TirOp *op, const TirOp *of)
     return false;
 }
 
-/* Where the load at `at` goes: behind the load before it, or what it needs; `at`: nothing would be gained. */
+/* Where the load at `at` goes: behind the load before it, or what it needs; `at`: nothing would be
+ * gained. */
 static uint32_t
 place_of(const TirBlock *block, uint32_t at)
 {

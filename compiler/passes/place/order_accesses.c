@@ -1,18 +1,19 @@
 /* order_accesses.c - a program sees its own stores and additions.
  *
  *   level    tile IR with register layouts
- *   does     puts a barrier between two accesses of a program to one tensor that must keep their order
- *            (accesses.c), unless each element is touched by the same thread in both.  A barrier of the
- *            program's threads orders what they do to global memory, too: what was stored or added before it
- *            is seen by loads behind it, and loads before it see nothing of stores behind it
- *   leaves   barrier operations.  A branch that warps take by themselves has no stores, and the barrier for its
- *            loads stands before it
+ *   does     puts a barrier between two accesses of a program to one tensor that must keep their
+ *            order (accesses.c), unless each element is touched by the same thread in both.  A
+ *            barrier of the program's threads orders what they do to global memory, too: what was
+ *            stored or added before it is seen by loads behind it, and loads before it see nothing
+ *            of stores behind it
+ *   leaves   barrier operations.  A branch that warps take by themselves has no stores, and the
+ *            barrier for its loads stands before it
  *
- * Additions by `red` are relaxed operations at the scope of the GPU, and bar.sync synchronizes the threads of a
- * block (PTX ISA, memory consistency model: barriers are morally strong with one another, causality order is
- * transitive through them).  So a plain load behind the barrier has to read the sum or something newer, wherever
- * caches keep copies.  TMA copies and cp.async never touch a tensor that its kernel writes
- * (schedule.c, plan.c, roles_store.c).
+ * Additions by `red` are relaxed operations at the scope of the GPU, and bar.sync synchronizes the
+ * threads of a block (PTX ISA, memory consistency model: barriers are morally strong with one
+ * another, causality order is transitive through them).  So a plain load behind the barrier has to
+ * read the sum or something newer, wherever caches keep copies.  TMA copies and cp.async never
+ * touch a tensor that its kernel writes (schedule.c, plan.c, roles_store.c).
  */
 #include "compiler/ir/layout.h"
 #include "compiler/passes/pass.h"
@@ -32,8 +33,8 @@ held_in(const TirOp *op)
     return op->op == TIR_LOAD ? op->results[0]->layout : op->args[op->n_args - 1]->layout;
 }
 
-/* Whether each element is accessed by the same thread both times, which keeps the order by itself.  Of several
- * threads that hold a copy only the first stores, while all load. */
+/* Whether each element is accessed by the same thread both times, which keeps the order by itself.
+ * Of several threads that hold a copy only the first stores, while all load. */
 static bool
 is_by_same_threads(const TirFn *fn, const AccessPair *pair)
 {

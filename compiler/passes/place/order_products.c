@@ -10,8 +10,8 @@
  *            becomes
  *                s = mma; t = mma; p = ..; ds = ..; write p; write ds | dv = mma(p); dk = mma(ds)
  *
- *            Then copies for later iterations move from the head of the loop's body behind the first products, so
- *            that their addresses are computed while those run.
+ *            Then copies for later iterations move from the head of the loop's body behind the
+ *            first products, so that their addresses are computed while those run.
  *
  *   leaves   the same operations in another order; place_sync puts the barriers
  */
@@ -151,9 +151,10 @@ lets_copies_pass(const TirOp *op)
     return tir_can_be_again(op);
 }
 
-/* Whether copies for later iterations are worth moving behind the first products.  In a loop with many products
- * the first ones are a small part of an iteration, and addresses computed among them only take registers; it still
- * pays if the block is so large that it is alone on its SM and its warps wait for each other in an exchange. */
+/* Whether copies for later iterations are worth moving behind the first products.  In a loop with
+ * many products the first ones are a small part of an iteration, and addresses computed among them
+ * only take registers; it still pays if the block is so large that it is alone on its SM and its
+ * warps wait for each other in an exchange. */
 static bool
 may_delay(const Orderer *o, const TirBlock *block)
 {

@@ -1,10 +1,11 @@
 /* place_sync.c - barriers between conflicting uses of shared memory.
  *
  *   level    tile IR, buffers placed
- *   does     walks over the program with the sets of buffers read and written since the last barrier, and
- *            inserts a barrier before an operation that writes bytes which others may still read, or touches
- *            bytes which others may still write.  A loop is walked twice, the second time with the sets that
- *            the first left; so is the program of warp groups that go from tile to tile.
+ *   does     walks over the program with the sets of buffers read and written since the last
+ *            barrier, and inserts a barrier before an operation that writes bytes which others may
+ *            still read, or touches bytes which others may still write.  A loop is walked twice,
+ *            the second time with the sets that the first left; so is the program of warp groups
+ *            that go from tile to tile.
  *   leaves   barrier operations
  *
  * Stages of one pipeline are kept apart by the schedule and are not looked at here.
@@ -110,8 +111,8 @@ read_ahead(const TirBlock *block, const TirBlock *body)
     return bits;
 }
 
-/* Walks a loop twice.  Buffers that products in it may read before the loop count as read at its beginning, so later
- * writes to them need a barrier. */
+/* Walks a loop twice.  Buffers that products in it may read before the loop count as read at its
+ * beginning, so later writes to them need a barrier. */
 static void
 sync_loop(Syncer *s, TirOp *loop, Open *open, OpList *out)
 {

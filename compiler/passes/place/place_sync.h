@@ -4,7 +4,8 @@
 
 #include "compiler/passes/pass.h"
 
-/* Whether an operation of the consumers' program has no barrier where pass place_sync puts one: then px->bugs says so. */
+/* Whether an operation of the consumers' program has no barrier where pass place_sync puts one:
+ * then px->bugs says so. */
 bool sync_is_missing(PassContext *px, TirFn *fn);
 
 #endif

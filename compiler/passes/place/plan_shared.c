@@ -140,7 +140,8 @@ typedef struct Access {
 
 typedef VEC(Access) AccessList;
 
-/* The instructions that move registers to and from a buffer; the first few are representative of all. */
+/* The instructions that move registers to and from a buffer; the first few are representative of
+ * all. */
 static AccessList
 list_accesses(Arena *arena, const Usage *usage)
 {
@@ -289,9 +290,10 @@ starts_between(const TirBlock *block, uint32_t from, uint32_t to)
     return starts;
 }
 
-/* Whether `sharer` is filled, waited for and released in each block of operations in which `pipeline` is: filled and
- * waited for after it, released before it.  There must be no product between the two waits: ptxas would move reads
- * of the vector before that product, which would then start late. */
+/* Whether `sharer` is filled, waited for and released in each block of operations in which
+ * `pipeline` is: filled and waited for after it, released before it.  There must be no product
+ * between the two waits: ptxas would move reads of the vector before that product, which would then
+ * start late. */
 static bool
 goes_with(const TirBlock *block, const TirShared *pipeline, const TirShared *sharer)
 {
@@ -320,8 +322,8 @@ goes_with(const TirBlock *block, const TirShared *pipeline, const TirShared *sha
     return goes;
 }
 
-/* A vector needs no barriers of its own if a pipeline before it goes around in step with it: a wait for the
- * pipeline covers the vector, and both are released together. */
+/* A vector needs no barriers of its own if a pipeline before it goes around in step with it: a wait
+ * for the pipeline covers the vector, and both are released together. */
 static void
 find_ride(Planner *p, TirShared *vector)
 {
@@ -338,8 +340,8 @@ find_ride(Planner *p, TirShared *vector)
     }
 }
 
-/* The stages of a consumer's pipelines in tensor memory, side by side; then the next consumer's; then the word that says
- * where they begin. */
+/* The stages of a consumer's pipelines in tensor memory, side by side; then the next consumer's;
+ * then the word that says where they begin. */
 static void
 place_in_tmem(Planner *p, uint32_t *offset)
 {
@@ -403,8 +405,8 @@ whole_columns(int32_t bytes, int32_t share)
     return bytes;
 }
 
-/* Bytes of a row in a pipeline's swizzle atom columns: 128, or as few as a consumer's share of the columns is whole
- * atom columns of.  Columns inside of an only atom column are reached in it. */
+/* Bytes of a row in a pipeline's swizzle atom columns: 128, or as few as a consumer's share of the
+ * columns is whole atom columns of.  Columns inside of an only atom column are reached in it. */
 static int32_t
 atom_column_bytes(const TirFn *fn, const TirShared *pipeline)
 {
@@ -436,8 +438,8 @@ atom_column_bytes(const TirFn *fn, const TirShared *pipeline)
     return bytes;
 }
 
-/* The pattern of a swizzle whose rows have so many bytes: pieces of rows that lie in one row of 128 bytes are permuted
- * together. */
+/* The pattern of a swizzle whose rows have so many bytes: pieces of rows that lie in one row of 128
+ * bytes are permuted together. */
 static SharedLayout *
 atom_column_layout(Planner *p, const TirShared *pipeline, int32_t bytes)
 {
@@ -469,8 +471,8 @@ scale_layout(Planner *p, const TirShared *scales)
     return layout;
 }
 
-/* What the other block of a pair sends: each thread's elements, 16 bytes at a time, side by side; then a full and an
- * empty barrier for each warp. */
+/* What the other block of a pair sends: each thread's elements, 16 bytes at a time, side by side;
+ * then a full and an empty barrier for each warp. */
 static void
 place_sent(Planner *p, uint32_t *offset)
 {
@@ -485,9 +487,9 @@ place_sent(Planner *p, uint32_t *offset)
     }
 }
 
-/* Places pipelines (swizzle atom columns, as TMA writes and products read them, at multiples of the widest
- * swizzle's span), then their barriers.  Other buffers come after these, once for each consumer.  Returns where
- * they begin. */
+/* Places pipelines (swizzle atom columns, as TMA writes and products read them, at multiples of the
+ * widest swizzle's span), then their barriers.  Other buffers come after these, once for each
+ * consumer.  Returns where they begin. */
 static uint32_t
 place_pipelines(Planner *p)
 {
@@ -614,7 +616,8 @@ place_buffers(Planner *p)
     p->fn->shared_bytes = begin + total * tir_consumers(p->fn->plan);
 }
 
-/* "M = 128, N = 64": the numbers among the compile-time parameters, which tiles are made of; NULL: none. */
+/* "M = 128, N = 64": the numbers among the compile-time parameters, which tiles are made of; NULL:
+ * none. */
 static const char *
 tile_parameters(PassContext *px, const TirFn *fn)
 {

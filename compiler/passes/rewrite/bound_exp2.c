@@ -2,13 +2,14 @@
  *
  *   level    tile IR, before multiply-adds are made
  *   needs    nothing
- *   does     proves of exp2(s c - m c), c > 0, that s <= m + k / c for a small k: m is a maximum over s, or was left as it
- *            is by a branch that is taken where some s exceeds m + k / c.
- *            Proves the same of exp2(fma(s, f, o)) where a loop carries f, o and a limit of each row: where a score
- *            exceeds the limit, or in a branch that is taken then, they are made of the maximum m as o = -(m f) and m + k / c
- *   leaves   EXP2.small: who computes it need not look for overflow.  EXP2.hides: m is 0 where it would be -inf, so where s is
- *            -inf the result is 0.  Only where the target computes two f32 elements in an
- *            instruction, since nobody else asks
+ *   does     proves of exp2(s c - m c), c > 0, that s <= m + k / c for a small k: m is a maximum
+ *            over s, or was left as it is by a branch that is taken where some s exceeds m + k / c.
+ *            Proves the same of exp2(fma(s, f, o)) where a loop carries f, o and a limit of each
+ *            row: where a score exceeds the limit, or in a branch that is taken then, they are made
+ *            of the maximum m as o = -(m f) and m + k / c
+ *   leaves   EXP2.small: who computes it need not look for overflow.  EXP2.hides: m is 0 where it
+ *            would be -inf, so where s is -inf the result is 0.  Only where the target computes two
+ *            f32 elements in an instruction, since nobody else asks
  */
 #include <math.h>
 
@@ -56,7 +57,8 @@ is_part_of(const TirVal *s, const TirVal *r)
     return s == r;
 }
 
-/* By how much, times c, `value` exceeds `base` at most: base + k / c; INFINITY: it is no such sum. */
+/* By how much, times c, `value` exceeds `base` at most: base + k / c; INFINITY: it is no such
+ * sum. */
 static double
 step_above(const Bound *bound, const TirVal *value, const TirVal *base)
 {
@@ -230,8 +232,8 @@ exceeds_number(const TirVal *condition, double *number)
     return op->args[0];
 }
 
-/* By how much (limit - m) * f is above 0 at most: the limit is m, or m + k / c unless x > y, and f is c unless x > z,
- * z >= y. */
+/* By how much (limit - m) * f is above 0 at most: the limit is m, or m + k / c unless x > y, and f
+ * is c unless x > z, z >= y. */
 static double
 slack_of(RowState made, const TirVal *m)
 {

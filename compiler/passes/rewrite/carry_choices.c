@@ -1,13 +1,13 @@
 /* carry_choices.c - arithmetic that depends only on a branch's results moves into the branch.
  *
  *   level    tile IR, fused
- *   does     in a loop, a branch may leave carried values unchanged, and arithmetic after it may depend on
- *            these values alone:
+ *   does     in a loop, a branch may leave carried values unchanged, and arithmetic after it may
+ *            depend on these values alone:
  *
  *                m = if .. { new } else { m_before };  c = f(m)
  *
- *            If the branch is not taken, f(m) is the same as in the iteration before.  So f moves into the
- *            branch, and c becomes a carried value, too
+ *            If the branch is not taken, f(m) is the same as in the iteration before.  So f moves
+ *            into the branch, and c becomes a carried value, too
  *   leaves   a branch and a loop with more results
  */
 #include "compiler/ir/tir_walk.h"
@@ -202,7 +202,8 @@ carry(Carrier *c, TirVal *value)
 static bool
 carry_branch(Carrier *c)
 {
-    /* operations that move, at least, to pay for a carried value; carried values, which are registers */
+    /* operations that move, at least, to pay for a carried value; carried values, which are
+     * registers */
     enum { WORTH_IT = 2, MOST_CARRIED = 4 };
     ValueList values = {0};
 

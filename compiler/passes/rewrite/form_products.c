@@ -1,13 +1,14 @@
 /* form_products.c - products in the form that the target has them.
  *
  *   level    tile IR, before masks and the plan
- *   does     without an instruction for the operands' types: casts both to a type that has one and in which they are exact.
- *            Where the warp groups' instruction keeps fewer bits of sums than f32 has (MmaForm.sums): the product begins at
- *            zero, and its sum is added in f32, unless the program says that it may be fast.  (mma.sync's parts are added
- *            up when it is lowered.)
- *            A product with scales of blocks is one of its operands as they are, where a warp's instruction takes those and all
- *            of them are loaded, scales of just what is inside of the tensors; else it is that in bf16, exact, too.  Where the
- *            instruction is a thread's, which takes a plan, the kernel as it was is kept for when there is none
+ *   does     without an instruction for the operands' types: casts both to a type that has one and
+ *            in which they are exact. Where the warp groups' instruction keeps fewer bits of sums
+ *            than f32 has (MmaForm.sums): the product begins at zero, and its sum is added in f32,
+ *            unless the program says that it may be fast.  (mma.sync's parts are added up when it
+ *            is lowered.) A product with scales of blocks is one of its operands as they are, where
+ *            a warp's instruction takes those and all of them are loaded, scales of just what is
+ *            inside of the tensors; else it is that in bf16, exact, too.  Where the instruction is
+ *            a thread's, which takes a plan, the kernel as it was is kept for when there is none
  *   leaves   a plan may refuse what is longer along the inner dimension than may be added up so
  *
  *     %acc2 = mma %a, %b, %acc          %p = mma %a, %b, 0
@@ -137,7 +138,8 @@ loaded_along(const TirFn *fn, const TirVal *value, uint32_t axis)
     return out;
 }
 
-/* Whether the same is inside of the tensors along both ranges, where an element of the second is `times` of the first. */
+/* Whether the same is inside of the tensors along both ranges, where an element of the second is
+ * `times` of the first. */
 static bool
 is_along(const Loaded *x, const Loaded *y, int64_t times)
 {
@@ -175,7 +177,8 @@ scales_fit(const TirFn *fn, TirVal *const own[4])
     return is_along(&sides[0], &sides[1], 1);
 }
 
-/* The instruction for operands and their scales, of a warp or, if there is to be a plan, of who issues products then. */
+/* The instruction for operands and their scales, of a warp or, if there is to be a plan, of who
+ * issues products then. */
 static const MmaForm *
 form_with_scales(const Former *f, TirVal *const own[4])
 {

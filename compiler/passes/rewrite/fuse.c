@@ -2,7 +2,8 @@
  *
  *   level    tile IR
  *   does     exp(x) -> exp2(x * log2 e); x * y + z -> fma(x, y, z) and x * y - z -> fma(x, y, -z)
- *            when the product has no other use, in f32, and the sum need not be rounded as written (round.c)
+ *            when the product has no other use, in f32, and the sum need not be rounded as written
+ *            (round.c)
  *   leaves   the same program up to rounding; elements of a fused chain are one instruction each
  *
  * Special functions are also lowered to their approximate forms with flushed denormals when this

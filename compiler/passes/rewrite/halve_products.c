@@ -1,18 +1,21 @@
-/* halve_products.c - a tile that is too large to be added to what is added up is computed in halves.
+/* halve_products.c - a tile that is too large to be added to what is added up is computed in
+ * halves.
  *
  *   level    tile IR, fused
  *   does     where products are results of their own, which arithmetic adds to a loop's sums,
  *
  *                acc = acc + mma(a, b) * s       (what sums in f32 of 8-bit products are, too)
  *
- *            a consumer needs registers for the result beside the sum.  If both do not fit, but half of the result does, all that
- *            has the rows of the result, or its columns, is cut in two: loads, sums, arithmetic, stores.  The second half
- *            stands behind the first, so its product begins when that has been added up (stages_order.c), and products of other
+ *            a consumer needs registers for the result beside the sum.  If both do not fit, but
+ *            half of the result does, all that has the rows of the result, or its columns, is cut
+ *            in two: loads, sums, arithmetic, stores.  The second half stands behind the first, so
+ *            its product begins when that has been added up (stages_order.c), and products of other
  *            consumers run meanwhile
  *   leaves   twice as many operations on tiles of half the size
  *
- * What is cut follows from the result: an operation passes the cut on to what it reads and to what reads it, as far as loads,
- * constants, ranges and stores, which are cut themselves.  An operation that combines what would be apart ends the attempt.
+ * What is cut follows from the result: an operation passes the cut on to what it reads and to what
+ * reads it, as far as loads, constants, ranges and stores, which are cut themselves.  An operation
+ * that combines what would be apart ends the attempt.
  */
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/pass.h"
@@ -150,7 +153,8 @@ cut_op(Halver *h, const TirOp *op)
                     (op->n_results > 0 && h->cut[op->results[0]->id] != 0);
 }
 
-/* Whether what is cut is written and read by accesses to the same tensor, whose order would change. */
+/* Whether what is cut is written and read by accesses to the same tensor, whose order would
+ * change. */
 static bool
 changes_order(const Halver *h)
 {
@@ -319,7 +323,8 @@ carried_registers(const TirOp *loop)
     return elements / GROUP_LANES;
 }
 
-/* The axis along which a result of a product is cut that does not fit beside the sums of its loop while its half does;
+/* The axis along which a result of a product is cut that does not fit beside the sums of its loop
+ * while its half does;
  * NO_AXIS: it fits, or neither does. */
 static uint32_t
 axis_to_cut(const Target *target, const TirOp *op)

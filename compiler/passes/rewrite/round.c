@@ -1,12 +1,15 @@
 /* round.c - products, and sums and differences of them, that are rounded as they are written.
  *
  *   level    tile IR
- *   does     marks x * y + z and x * y - z, in f32, where z is no multiply-add's to round: it is a product itself, or, where
- *            an exponential is taken of the sum, has one in it.  s * c - m * c is 0 where s is m, however large they are, and
- *            rounding one of the two alone leaves 2^-24 of them.  And x * y that is multiplied by a power of two: one rounding
- *            of both would leave no infinity where x * y is too large
- *   leaves   MUL.rounded, which the assembler takes for no part of another product (docs/ptxas.md), ADD.rounded and SUB.rounded: no pass makes one multiply-add of such (fuse.c), and what they are lowered to keeps
- *            the assembler from it, which makes one of `mul.f32` and `sub.f32` at any level
+ *   does     marks x * y + z and x * y - z, in f32, where z is no multiply-add's to round: it is a
+ *            product itself, or, where an exponential is taken of the sum, has one in it.  s * c -
+ *            m * c is 0 where s is m, however large they are, and rounding one of the two alone
+ *            leaves 2^-24 of them.  And x * y that is multiplied by a power of two: one rounding of
+ *            both would leave no infinity where x * y is too large
+ *   leaves   MUL.rounded, which the assembler takes for no part of another product (docs/ptxas.md),
+ *            ADD.rounded and SUB.rounded: no pass makes one multiply-add of such (fuse.c), and what
+ *            they are lowered to keeps the assembler from it, which makes one of `mul.f32` and
+ *            `sub.f32` at any level
  */
 #include <math.h>
 
@@ -19,7 +22,8 @@ typedef struct Rounder {
     bool changed;
 } Rounder;
 
-/* What is known of a value: it is a rounded product, or was chosen among such; it is a sum that has one in it. */
+/* What is known of a value: it is a rounded product, or was chosen among such; it is a sum that has
+ * one in it. */
 enum { PRODUCT = 1, IN_SUM = 2 };
 
 /* What an operation's result has of its operands: of which, and whether sums count. */
@@ -71,8 +75,8 @@ learn(Rounder *r, const TirVal *value, uint8_t known)
     return true;
 }
 
-/* Products of a block, in the order of definitions; what a loop sums up itself is left to multiply-adds.  Whether something new
- * goes around a loop. */
+/* Products of a block, in the order of definitions; what a loop sums up itself is left to
+ * multiply-adds.  Whether something new goes around a loop. */
 static bool
 learn_products(Rounder *r, const TirBlock *block)
 {
@@ -135,7 +139,8 @@ mark_exponents(Rounder *r, const TirBlock *block)
     }
 }
 
-/* The product that the assembler may see in this operand, or NULL: what is between takes no instruction, or changes its sign. */
+/* The product that the assembler may see in this operand, or NULL: what is between takes no
+ * instruction, or changes its sign. */
 static TirOp *
 plain_product(const TirVal *value)
 {
@@ -172,7 +177,8 @@ is_power_of_two(const TirVal *value)
            frexp(fabs(op->number), &exponent) == 0.5;
 }
 
-/* The product that the assembler may make one of with this product by a constant, or this quotient; NULL: none. */
+/* The product that the assembler may make one of with this product by a constant, or this quotient;
+ * NULL: none. */
 static TirOp *
 scaled_product(const TirOp *op)
 {

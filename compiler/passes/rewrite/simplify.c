@@ -1,9 +1,10 @@
 /* simplify.c - fold constants, share equal operations, drop what nobody uses.
  *
  *   level    tile IR, any time
- *   does     computes scalar arithmetic on constants, x * 1 and x + 0; merges pure operations of the same or
- *            enclosing blocks that are equal, layouts too; removes unused pure operations and loads, and what
- *            loops and branches hand on and nobody reads.  Branches on constants are left to the lowering
+ *   does     computes scalar arithmetic on constants, x * 1 and x + 0; merges pure operations of
+ *            the same or enclosing blocks that are equal, layouts too; removes unused pure
+ *            operations and loads, and what loops and branches hand on and nobody reads.  Branches
+ *            on constants are left to the lowering
  */
 #include <string.h>
 
@@ -155,7 +156,8 @@ simpler(Simplifier *s, TirOp *op)
     return NULL;
 }
 
-/* What an operation with one result is equal to; NULL: nothing yet, and it is remembered for later ones. */
+/* What an operation with one result is equal to; NULL: nothing yet, and it is remembered for later
+ * ones. */
 static TirVal *
 shared(Simplifier *s, TirOp *op)
 {

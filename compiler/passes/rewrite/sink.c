@@ -1,10 +1,10 @@
 /* sink.c - operations whose results only one side of a branch reads move into that side.
  *
  *   level    tile IR, any time before layouts
- *   does     moves elementwise operations on tiles to the beginning of a block of an `if`, when nothing else
- *            reads their results
- *   leaves   the same program; a branch that is rarely taken costs these operations only when it is taken,
- *            and before it their operands are alive instead of their results
+ *   does     moves elementwise operations on tiles to the beginning of a block of an `if`, when
+ *            nothing else reads their results
+ *   leaves   the same program; a branch that is rarely taken costs these operations only when it is
+ *            taken, and before it their operands are alive instead of their results
  */
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/tir_util.h"
@@ -19,7 +19,8 @@ block_uses(const TirBlock *block, const TirVal *value)
     return false;
 }
 
-/* The side of a later `if` in `block` that alone reads the operation at `at`; NULL: there is none. */
+/* The side of a later `if` in `block` that alone reads the operation at `at`; NULL: there is
+ * none. */
 static TirBlock *
 only_reader(const TirBlock *block, uint32_t at)
 {

@@ -3,23 +3,23 @@
  *   level    tile IR, fused
  *   needs    px->plan.consumers: how many warp groups compute (0: no plan is wanted)
  *   does     looks for the main loop (the one with products), for a grid axis whose neighbouring
- *            programs can share a block (`consumers`: each one is run by a warp group, and what does
- *            not depend on the axis is loaded once for all), and decides which loads become pipelines,
- *            which products have swap_ab, and whether products of one iteration are computed under
- *            the arithmetic of the next
- *   leaves   fn->plan, fn->warps; pipelines, without place, on the loads they replace; products marked
- *            `async`.  Pass `roles` makes the roles from that.  When no plan fits, nothing changes
- *            and a remark says why; the kernel then goes the way that every target has.
+ *            programs can share a block (`consumers`: each one is run by a warp group, and what
+ *            does not depend on the axis is loaded once for all), and decides which loads become
+ *            pipelines, which products have swap_ab, and whether products of one iteration are
+ *            computed under the arithmetic of the next
+ *   leaves   fn->plan, fn->warps; pipelines, without place, on the loads they replace; products
+ *            marked `async`.  Pass `roles` makes the roles from that.  When no plan fits, nothing
+ *            changes and a remark says why; the kernel then goes the way that every target has.
  *
- * What a consumer is.  A kernel is one program for each point of its grid.  Two programs that differ in
- * one index of the grid only, say the tile of rows, have loads in common: those whose addresses do
- * not use that index.  A block runs `consumers` such programs side by side, one a warp group, and loads
- * what they have in common once.  So a consumer is a program of the language unchanged, and nothing
- * that the passes know of one has to be learned again for the block.
+ * What a consumer is.  A kernel is one program for each point of its grid.  Two programs that
+ * differ in one index of the grid only, say the tile of rows, have loads in common: those whose
+ * addresses do not use that index.  A block runs `consumers` such programs side by side, one a warp
+ * group, and loads what they have in common once.  So a consumer is a program of the language
+ * unchanged, and nothing that the passes know of one has to be learned again for the block.
  *
- * Swapping A and B.  A warp group's product has 64 rows, or several blocks of them.  The dimension that lies along the
- * consumer's own rows is the one that must become the rows of the instruction; when it is the columns of the product,
- * the product is computed transposed.
+ * Swapping A and B.  A warp group's product has 64 rows, or several blocks of them.  The dimension
+ * that lies along the consumer's own rows is the one that must become the rows of the instruction;
+ * when it is the columns of the product, the product is computed transposed.
  */
 #include "compiler/passes/schedule/planner.h"
 
@@ -141,8 +141,9 @@ follows_from(Arena *arena, const TirVal *value, const TirOp *load)
     return false;
 }
 
-/* A tile that is changed where it is, as in `store C[m, n] = load C[m, n] + acc`: whatever is put in another
- * order, the store stays behind the load, and both are the consumer's own.  (A scalar the producer loads as well.) */
+/* A tile that is changed where it is, as in `store C[m, n] = load C[m, n] + acc`: whatever is put
+ * in another order, the store stays behind the load, and both are the consumer's own.  (A scalar
+ * the producer loads as well.) */
 static bool
 is_change_in_place(const TirFn *fn, const AccessPair *pair)
 {
@@ -160,8 +161,9 @@ is_never_settled(const TirFn *fn, const AccessPair *pair)
     return false;
 }
 
-/* Roles do things in another order than the program: the producer loads for later iterations, additions and
- * stores leave when the memory unit has time, consumers have parts of a tile that other consumers touch. */
+/* Roles do things in another order than the program: the producer loads for later iterations,
+ * additions and stores leave when the memory unit has time, consumers have parts of a tile that
+ * other consumers touch. */
 static bool
 check_order(Planner *p)
 {
@@ -187,7 +189,8 @@ is_issued(const Planner *p)
 }
 
 /* A bound of the registers a thread of a warp group needs for results of products: those that live
- * over iterations, and with `pipelined` all others at once with what they become, operands of later products. */
+ * over iterations, and with `pipelined` all others at once with what they become, operands of later
+ * products. */
 static int64_t
 result_registers(const TirOp *loop, bool pipelined)
 {
@@ -303,8 +306,9 @@ make_pipelines(Planner *p)
     }
 }
 
-/* Pipelines of the main loop's tiles that no product reads, where shared memory has room beside those of products: consumers
- * read them in their registers.  (Those of the mma role load them themselves.) */
+/* Pipelines of the main loop's tiles that no product reads, where shared memory has room beside
+ * those of products: consumers read them in their registers.  (Those of the mma role load them
+ * themselves.) */
 static void
 copy_other_tiles(Planner *p)
 {
@@ -342,8 +346,9 @@ writes_once_more(const Planner *p, const TirOp *op)
     return false;
 }
 
-/* Whether consumers differ in the iterations of a loop.  Of the main loop those do not count that masks leave out, since
- * they do nothing, nor that some programs have none because they have no rows. */
+/* Whether consumers differ in the iterations of a loop.  Of the main loop those do not count that
+ * masks leave out, since they do nothing, nor that some programs have none because they have no
+ * rows. */
 static bool
 differs(const Planner *p, const TirOp *loop)
 {
@@ -355,8 +360,8 @@ differs(const Planner *p, const TirOp *loop)
     return (apart >> p->axis & 1) != 0;
 }
 
-/* Consumers that share out a product meet in each of its iterations: whether they have the same ones of the loops around
- * the main loop, and nothing to do in those of that which others have. */
+/* Consumers that share out a product meet in each of its iterations: whether they have the same
+ * ones of the loops around the main loop, and nothing to do in those of that which others have. */
 static bool
 check_coop_k_bounds(Planner *p)
 {
@@ -369,8 +374,8 @@ check_coop_k_bounds(Planner *p)
     return true;
 }
 
-/* Consumers that share out a product all go through all iterations, one past the end of the axis as well: whether nothing
- * is written there but sums of such products. */
+/* Consumers that share out a product all go through all iterations, one past the end of the axis as
+ * well: whether nothing is written there but sums of such products. */
 static bool
 check_coop_k_writes(Planner *p)
 {
@@ -387,8 +392,9 @@ check_coop_k_writes(Planner *p)
     return true;
 }
 
-/* A consumer past the end of its axis goes through what stands before the main loop, and through loops around that
- * one: whether nothing is written there.  (What stands behind them is tested for.) */
+/* A consumer past the end of its axis goes through what stands before the main loop, and through
+ * loops around that one: whether nothing is written there.  (What stands behind them is tested
+ * for.) */
 static bool
 check_writes(Planner *p)
 {
@@ -429,8 +435,8 @@ try_axis(Planner *p, uint32_t axis)
     return planner_check_mmas(p) && check_writes(p);
 }
 
-/* Elements of the tiles that a block loads in an iteration for its products, when the consumers lie along
- * the axis that was tried last. */
+/* Elements of the tiles that a block loads in an iteration for its products, when the consumers lie
+ * along the axis that was tried last. */
 static int64_t
 loaded_elements(const Planner *p)
 {
@@ -462,8 +468,8 @@ swapped_mmas(const Planner *p)
     return n;
 }
 
-/* The axis with which a block, which does as much whatever the axis, loads the least; of several, the
- * one with which the fewest products have swap_ab. */
+/* The axis with which a block, which does as much whatever the axis, loads the least; of several,
+ * the one with which the fewest products have swap_ab. */
 static bool
 choose_axis(Planner *p)
 {
@@ -520,7 +526,8 @@ divide_tiles(Planner *p)
     return why == NULL ? false : refuse(p, where, why);
 }
 
-/* Makes pairs of the blocks, if that was asked for; that they can not be is no reason to have no plan. */
+/* Makes pairs of the blocks, if that was asked for; that they can not be is no reason to have no
+ * plan. */
 static void
 pair_blocks(Planner *p)
 {
@@ -669,7 +676,8 @@ pass_plan(PassContext *px, TirFn *fn)
         const char *not_issued = graph_place(px->target, fn, &graph);
         ok = ok && (not_issued == NULL || refuse(&p, p.loop->span, not_issued));
         if (ok && hints->consumers > 1) {
-            /* Not where a product begins ahead: it is what waits for the first vectors of an iteration then. */
+            /* Not where a product begins ahead: it is what waits for the first vectors of an
+             * iteration then. */
             lookahead = plan_has_lookahead(px, fn, p.loop, stages_of(&p));
             if (!lookahead && !is_issued(&p)) /* a result in tensor memory begins with zero */
                 plan_preload(fn, p.loop->blocks[0]);
@@ -681,7 +689,8 @@ pass_plan(PassContext *px, TirFn *fn)
         fn->body = before != NULL ? before : fn->body;
         diag_remark(px->diag, p.where, "no plan for warp groups in kernel '%s': %s", fn->name,
                     p.why);
-        /* a plan in the source holds where its products can be issued so: as on targets without roles */
+        /* a plan in the source holds where its products can be issued so: as on targets without
+         * roles */
         if (is_issued(&p) && px->plan_span.lo != 0)
             diag_warning(px->diag, px->plan_span, "the plan of kernel '%s' is not used on %s: %s",
                          fn->name, px->target->name, p.why);

@@ -1,13 +1,15 @@
 /* plan_coop_k.c - how consumers divide a product that adds up over what they have apart.
  *
- * Each consumer computes some columns of the result, or some rows, over the parts of all consumers.  A share's
- * instructions have its rows as their 64, or, with swap_ab, its columns.  Of the divisions that the
- * instructions can do it is the one that reads the least from shared memory; of equal ones, columns
- * before rows, and swap_ab before not: a thread then has pieces of columns, which go to the staging
- * buffer without bank conflicts (its rows are 128 bytes, swizzled; pieces of rows meet two to a bank).
+ * Each consumer computes some columns of the result, or some rows, over the parts of all
+ * consumers.  A share's instructions have its rows as their 64, or, with swap_ab, its columns.  Of
+ * the divisions that the instructions can do it is the one that reads the least from shared memory;
+ * of equal ones, columns before rows, and swap_ab before not: a thread then has pieces of columns,
+ * which go to the staging buffer without bank conflicts (its rows are 128 bytes, swizzled; pieces
+ * of rows meet two to a bank).
  *
- * Where none divides it (96 columns), shares are whole swizzle atom columns of the operand, and the last one reaches
- * over the tile's end, as its stage does: what is computed there is not added, since the tensor ends, too.
+ * Where none divides it (96 columns), shares are whole swizzle atom columns of the operand, and the
+ * last one reaches over the tile's end, as its stage does: what is computed there is not added,
+ * since the tensor ends, too.
  */
 #include "compiler/passes/schedule/plan.h"
 
@@ -43,8 +45,8 @@ coop_k_share(TirType result, uint32_t consumers)
 
     if (n < 2 || rows % 16 != 0)
         return best;
-    /* A share goes to memory in swizzle atom columns of 128 bytes, whole ones, and its operand is read from whole
-     * swizzle atom columns, of 128 bytes or 64, or all shares' from one. */
+    /* A share goes to memory in swizzle atom columns of 128 bytes, whole ones, and its operand is
+     * read from whole swizzle atom columns, of 128 bytes or 64, or all shares' from one. */
     int32_t part = cols / n;
     if (cols % n == 0 && part % ATOM_COLUMNS == 0 &&
         (part % (ATOM_ELEMENTS / 2) == 0 || cols <= ATOM_ELEMENTS)) {

@@ -1,9 +1,9 @@
 /* plan_cooperative.c - warp groups that divide the tiles of one program.
  *
- * Where a consumer that is a program of its own would have more sums than registers, the consumers of a block
- * work on one program together.  The main loop goes along some axis in tiles; each consumer has a part of
- * every such tile, and of what is computed from it.  A product that adds up along the axis then needs
- * the parts of all consumers; its sum is divided, too, by columns:
+ * Where a consumer that is a program of its own would have more sums than registers, the consumers
+ * of a block work on one program together.  The main loop goes along some axis in tiles; each
+ * consumer has a part of every such tile, and of what is computed from it.  A product that adds up
+ * along the axis then needs the parts of all consumers; its sum is divided, too, by columns:
  *
  *     for m {                                       for m {
  *         q = load Q[m +: 128, :]                       q = load Q[m +: 128, :]
@@ -15,13 +15,12 @@
  *     }                                             }
  *     store dV[n, :] = dv                           store dV[n, 128 consumer +: 128] = dv
  *
- * Tiles that products read are loaded in parts, g0 and g1, that all consumers read: a part's place is free
- * again before the others'.  A product
- * whose result is only added to memory is computed some columns at a time, when all of them are more
- * than the registers that are left.
+ * Tiles that products read are loaded in parts, g0 and g1, that all consumers read: a part's place
+ * is free again before the others'.  A product whose result is only added to memory is computed
+ * some columns at a time, when all of them are more than the registers that are left.
  *
- * Types and operations are changed in place, in the order of the program: what an operation reads is
- * divided before it is.
+ * Types and operations are changed in place, in the order of the program: what an operation reads
+ * is divided before it is.
  */
 #include "compiler/passes/schedule/plan.h"
 
@@ -90,7 +89,8 @@ mark(Divider *d, const TirVal *value)
     return news;
 }
 
-/* Sums, as they go around loops and into what is computed from them behind.  Whether some are new. */
+/* Sums, as they go around loops and into what is computed from them behind.  Whether some are
+ * new. */
 static bool
 spread_columns(Divider *d, const TirBlock *block)
 {
@@ -166,7 +166,8 @@ part_of(Divider *d, TirVal *tile, uint32_t axis, int32_t n, int64_t number)
     return new_op(d, TIR_PART, tile, type, axis, number);
 }
 
-/* `start`, or 0 where it is NULL, and `length` more for each consumer before `consumer`; OWN: before this one. */
+/* `start`, or 0 where it is NULL, and `length` more for each consumer before `consumer`; OWN:
+ * before this one. */
 static TirVal *
 shifted(Divider *d, TirVal *start, int32_t length, int32_t consumer)
 {
@@ -182,8 +183,8 @@ shifted(Divider *d, TirVal *start, int32_t length, int32_t consumer)
     return start == NULL ? by : tir_binary(&d->b, TIR_ADD, start, by);
 }
 
-/* The same values as `value`, which are known everywhere, as a tile of another shape; NULL: they are
- * not. */
+/* The same values as `value`, which are known everywhere, as a tile of another shape; NULL: they
+ * are not. */
 static TirVal *
 like(Divider *d, TirVal *value, TirType shape)
 {
@@ -220,8 +221,8 @@ fit_operands(Divider *d, TirOp *op, uint32_t first)
 
 static const char in_a_pack[] = "a pack of ranges or a list of places lies along the loop's axis";
 
-/* The dimensions of an access `from` that run along `bits` of its tile, each divided: `op`, the same
- * access, gets the part of consumer `consumer`, or of this one (OWN). */
+/* The dimensions of an access `from` that run along `bits` of its tile, each divided: `op`, the
+ * same access, gets the part of consumer `consumer`, or of this one (OWN). */
 static bool
 divide_access(Divider *d, const TirOp *from, TirOp *op, uint8_t bits, int32_t consumer)
 {
@@ -563,8 +564,8 @@ divide_columns_around(Divider *d, TirBlock *block)
     return true;
 }
 
-/* Whether what goes around the main loop, and what is written behind it, is divided: consumers that all
- * write the same would add it up several times. */
+/* Whether what goes around the main loop, and what is written behind it, is divided: consumers that
+ * all write the same would add it up several times. */
 static bool
 check_writes(Divider *d, const TirBlock *block)
 {
@@ -606,8 +607,8 @@ check_lengths(Divider *d)
     return true;
 }
 
-/* Whether all padding is that of ranges, which consumers have their parts of: what is counted from a tile's first row is
- * not. */
+/* Whether all padding is that of ranges, which consumers have their parts of: what is counted from
+ * a tile's first row is not. */
 static bool
 check_padding(Divider *d, const TirBlock *block)
 {

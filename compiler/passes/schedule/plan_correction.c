@@ -1,9 +1,11 @@
-/* plan_correction.c - sums in tensor memory that a role of their own may change between products, and take to memory.
+/* plan_correction.c - sums in tensor memory that a role of their own may change between products,
+ * and take to memory.
  *
- * An iteration that multiplies the rows of a sum, each by a factor of its own, in front of the product that adds to it (a
- * softmax whose maximum has risen does) needs the factors for that and nothing of the sum.  So a warp group beside the
- * consumers can have the sums: a consumer hands it a vector of factors in each iteration, and behind the loop the vectors
- * of which, with the sum, results are made.  Then a consumer goes on to its next tile while results go to memory.
+ * An iteration that multiplies the rows of a sum, each by a factor of its own, in front of the
+ * product that adds to it (a softmax whose maximum has risen does) needs the factors for that and
+ * nothing of the sum.  So a warp group beside the consumers can have the sums: a consumer hands it
+ * a vector of factors in each iteration, and behind the loop the vectors of which, with the sum,
+ * results are made.  Then a consumer goes on to its next tile while results go to memory.
  */
 #include "compiler/passes/schedule/plan.h"
 
@@ -26,8 +28,8 @@ plan_row_factor(const TirVal *product, const TirVal *sum)
     return NULL;
 }
 
-/* Whether `change`, result `k` of which is to be added to, does nothing to `sum` but multiply rows: as it is, or, of a branch, on
- * one way or both. */
+/* Whether `change`, result `k` of which is to be added to, does nothing to `sum` but multiply rows:
+ * as it is, or, of a branch, on one way or both. */
 static bool
 scales_rows(const TirOp *change, uint32_t k, const TirVal *sum)
 {
@@ -41,7 +43,8 @@ scales_rows(const TirOp *change, uint32_t k, const TirVal *sum)
     return scales;
 }
 
-/* The product, whose left operand is computed, in front of which an iteration multiplies the rows of the sum that it carries;
+/* The product, whose left operand is computed, in front of which an iteration multiplies the rows
+ * of the sum that it carries;
  * NULL: there is none, or there are several. */
 static const Product *
 scaled_product(const TirBlock *body, const Products *products)

@@ -1,5 +1,5 @@
-/* plan_axis_dependence.c - what depends on the index of the axis along which consumers lie, and which dimensions of
- * tiles run along it. */
+/* plan_axis_dependence.c - what depends on the index of the axis along which consumers lie, and
+ * which dimensions of tiles run along it. */
 #include "compiler/passes/schedule/plan.h"
 
 #include "compiler/passes/util/tir_util.h"
@@ -56,8 +56,9 @@ along_of(const AxisDependence *p, const TirOp *op)
     return along;
 }
 
-/* What goes around a loop, of which `yield` says what each iteration leaves; NULL: only what it begins with.  Where the
- * iterations begin may differ, but one of a number is the same for all consumers: the index stays independent. */
+/* What goes around a loop, of which `yield` says what each iteration leaves; NULL: only what it
+ * begins with.  Where the iterations begin may differ, but one of a number is the same for all
+ * consumers: the index stays independent. */
 static bool
 learn_of_loop(AxisDependence *p, const TirOp *op, const TirOp *yield)
 {

@@ -1,4 +1,5 @@
-/* plan_facts.c - what the products of a loop are like, found once: for whom issues them, where they lie and what they cost. */
+/* plan_facts.c - what the products of a loop are like, found once: for whom issues them, where they
+ * lie and what they cost. */
 #include "compiler/passes/schedule/plan.h"
 
 #include "compiler/ir/tir_walk.h"
@@ -41,8 +42,8 @@ plan_only_addition(const TirBlock *body, const TirVal *result)
     return NULL;
 }
 
-/* Whether the sum with which the iteration begins is what the product adds to, or becomes that in one operation, and has no
- * other use. */
+/* Whether the sum with which the iteration begins is what the product adds to, or becomes that in
+ * one operation, and has no other use. */
 static bool
 is_in_place(const TirBlock *body, const Product *p)
 {
@@ -59,7 +60,8 @@ is_in_place(const TirBlock *body, const Product *p)
            (p->change->op == TIR_IF || (tir_op_info(p->change->op)->flags & TF_ELEMENTWISE) != 0);
 }
 
-/* The first of the products in front, none of which adds up, over whose result no other operand lies and that has the columns. */
+/* The first of the products in front, none of which adds up, over whose result no other operand
+ * lies and that has the columns. */
 static uint32_t
 place_over(const Products *products, const TirVal *operand)
 {

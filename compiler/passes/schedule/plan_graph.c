@@ -1,21 +1,26 @@
-/* plan_graph.c - products of a main loop that a role of their own may issue: what becomes of their results, and where they lie.
+/* plan_graph.c - products of a main loop that a role of their own may issue: what becomes of their
+ * results, and where they lie.
  *
- * A product that a thread issues leaves its result in tensor memory.  Products are of three kinds, by what becomes of it:
+ * A product that a thread issues leaves its result in tensor memory.  Products are of three kinds,
+ * by what becomes of it:
  *
  *     read      arithmetic reads it
  *     sum       it is added to a sum that the loop, and those around it, carry and nobody else sees
  *     added     it is added to memory, and that is all
  *
- * Where there are nothing but sums of loaded tiles, one thread issues all products of the loop, and consumers have what comes
- * behind it, while the next tile's products run.  Else consumers have the arithmetic between products: results and computed left
- * operands go through tensor memory.  So do sums, which in a chain one operation of an iteration may change in front of the
- * product that adds to them.  In a graph several products may have an operand, which is written once, and loops may stand around.
+ * Where there are nothing but sums of loaded tiles, one thread issues all products of the loop, and
+ * consumers have what comes behind it, while the next tile's products run.  Else consumers have the
+ * arithmetic between products: results and computed left operands go through tensor memory.  So do
+ * sums, which in a chain one operation of an iteration may change in front of the product that adds
+ * to them.  In a graph several products may have an operand, which is written once, and loops may
+ * stand around.
  *
- * Where they lie in a graph.  An operand goes through tensor memory where its rows, which are the consumer's, are the rows of all
- * products that read it; else through shared memory, where a product can read it along its rows or across them.  Where a result
- * that it can lie over allows it, it is written to both: what is read in tensor memory leaves the port of shared memory to others.
- * What is left of the columns goes to results that take turns, then to left operands that are loaded before all loops, then to
- * computed operands.
+ * Where they lie in a graph.  An operand goes through tensor memory where its rows, which are the
+ * consumer's, are the rows of all products that read it; else through shared memory, where a
+ * product can read it along its rows or across them.  Where a result that it can lie over allows
+ * it, it is written to both: what is read in tensor memory leaves the port of shared memory to
+ * others. What is left of the columns goes to results that take turns, then to left operands that
+ * are loaded before all loops, then to computed operands.
  */
 #include "compiler/passes/schedule/plan.h"
 
@@ -41,7 +46,8 @@ graph_base(TirVal *operand, bool *transposed)
     return operand;
 }
 
-/* What the loop around `loop` makes of its result `k`: 1 + that one's result, if it only hands it on; 0. */
+/* What the loop around `loop` makes of its result `k`: 1 + that one's result, if it only hands it
+ * on; 0. */
 static uint32_t
 handed_on(const TirOp *loop, uint32_t k)
 {
@@ -125,8 +131,9 @@ list_operands(const TirFn *fn, const TirBlock *body, Graph *graph)
 
 /* ---- nothing but sums ---- */
 
-/* Whether a loop does nothing with its products of loaded tiles but add each to what the iteration begins with.  (One that adds
- * to another product of its iteration would go into the next one beside that, whose result has no name there.) */
+/* Whether a loop does nothing with its products of loaded tiles but add each to what the iteration
+ * begins with.  (One that adds to another product of its iteration would go into the next one
+ * beside that, whose result has no name there.) */
 static bool
 only_adds(const TirBlock *body, const Products *products)
 {
@@ -154,8 +161,9 @@ plan_only_adds(const TirFn *fn, const TirOp *loop)
     return only_adds(loop->blocks[0], &products);
 }
 
-/* Whether an iteration does anything but load, transpose and multiply tiles, or leaves anything but sums: what else it leaves
- * has to be computed in each, also where that is no tile (where padding begins), or loaded. */
+/* Whether an iteration does anything but load, transpose and multiply tiles, or leaves anything but
+ * sums: what else it leaves has to be computed in each, also where that is no tile (where padding
+ * begins), or loaded. */
 static bool
 has_other_work(const TirBlock *body)
 {
@@ -180,9 +188,10 @@ has_other_work(const TirBlock *body)
 
 /* ---- chains ---- */
 
-/* Why a chain can not have both products, of which `p` comes later; NULL: it can.  Products of loaded tiles are issued in front of
- * those with a computed operand of the iteration before.  So no iteration may wait for one of the second kind, and none of the first
- * kind may wait for the iteration: for a sum that it changes. */
+/* Why a chain can not have both products, of which `p` comes later; NULL: it can.  Products of
+ * loaded tiles are issued in front of those with a computed operand of the iteration before.  So no
+ * iteration may wait for one of the second kind, and none of the first kind may wait for the
+ * iteration: for a sum that it changes. */
 static const char *
 cannot_both(const TirBlock *body, const Product *p, const Product *other)
 {
@@ -414,7 +423,8 @@ plan_consumer_warps(const Graph *graph)
     return whole && read > GROUP_LANES ? 2 * GROUP_WARPS : GROUP_WARPS;
 }
 
-/* Whether nothing in the block accesses the tensor but `addition`: else a barrier would keep their order. */
+/* Whether nothing in the block accesses the tensor but `addition`: else a barrier would keep their
+ * order. */
 static bool
 is_only_access(const TirBlock *block, const TirOp *addition)
 {
@@ -448,8 +458,8 @@ plan_kept_elements(const TirOp *mma, uint32_t warps)
     return elements / (warps * WARP_LANES);
 }
 
-/* The columns of the widest result that is added to memory by nothing but a product's addition; 0: there is none, or one is
- * not. */
+/* The columns of the widest result that is added to memory by nothing but a product's addition; 0:
+ * there is none, or one is not. */
 static int32_t
 added_columns(const TirFn *fn, const Graph *graph)
 {
@@ -496,7 +506,8 @@ plan_adds_apart(const Target *target, const TirFn *fn, const Graph *graph, uint3
 
 /* ---- columns ---- */
 
-/* What a left operand in tensor memory has: lanes, and whole steps of a product in the part of each of two warp groups. */
+/* What a left operand in tensor memory has: lanes, and whole steps of a product in the part of each
+ * of two warp groups. */
 enum { KEPT_ROWS = 128, KEPT_DEPTH = 32 };
 
 static int32_t
@@ -530,7 +541,8 @@ count_columns(const Graph *graph)
     return columns;
 }
 
-/* What is added to memory takes turns with a result that its operand is made of; an operand lies over one. */
+/* What is added to memory takes turns with a result that its operand is made of; an operand lies
+ * over one. */
 static void
 find_places(Arena *arena, Graph *graph)
 {
@@ -586,7 +598,8 @@ part_operands(Graph *graph, int32_t left)
     }
 }
 
-/* Whether a sum reads a shared operand along the consumer's rows, so that it could lie in tensor memory for it. */
+/* Whether a sum reads a shared operand along the consumer's rows, so that it could lie in tensor
+ * memory for it. */
 static bool
 reads_along_rows(const Graph *graph, uint32_t operand, const Product *p)
 {
@@ -594,8 +607,8 @@ reads_along_rows(const Graph *graph, uint32_t operand, const Product *p)
            p->transposed == graph->operands.at[operand].transposed;
 }
 
-/* Whether an operand may lie over a result: no other does, and what takes turns with it is issued behind the sums that
- * read the operand, in the program's order. */
+/* Whether an operand may lie over a result: no other does, and what takes turns with it is issued
+ * behind the sums that read the operand, in the program's order. */
 static bool
 can_lie_over(const Graph *graph, uint32_t operand, uint32_t result)
 {
@@ -611,8 +624,9 @@ can_lie_over(const Graph *graph, uint32_t operand, uint32_t result)
     return can;
 }
 
-/* An operand in shared memory that some products could read in tensor memory, and a result that it could lie over there: it is
- * written to both.  These products leave the port of shared memory to others. */
+/* An operand in shared memory that some products could read in tensor memory, and a result that it
+ * could lie over there: it is written to both.  These products leave the port of shared memory to
+ * others. */
 static void
 write_twice(Arena *arena, Graph *graph)
 {
@@ -651,8 +665,9 @@ write_twice(Arena *arena, Graph *graph)
     }
 }
 
-/* Left operands that are loaded before all loops, as far as columns last: what is read there leaves the port of shared memory to
- * others.  Nobody gives them back, so there must be sums: that they are there says that the mma role has seen the operands. */
+/* Left operands that are loaded before all loops, as far as columns last: what is read there leaves
+ * the port of shared memory to others.  Nobody gives them back, so there must be sums: that they
+ * are there says that the mma role has seen the operands. */
 static int32_t
 keep_operands(Arena *arena, const TirFn *fn, Graph *graph, int32_t left)
 {

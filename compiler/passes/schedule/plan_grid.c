@@ -1,15 +1,16 @@
 /* plan_grid.c - which programs of the grid a block goes through, and in which order.
  *
- * Needs a plan with its consumers, its axis and its pipelines.  Leaves the number of blocks, the counter that blocks
- * draw their programs from if these differ in length, and the index of a block's first program.  Also says what copies cost the
- * producer.
+ * Needs a plan with its consumers, its axis and its pipelines.  Leaves the number of blocks, the
+ * counter that blocks draw their programs from if these differ in length, and the index of a
+ * block's first program.  Also says what copies cost the producer.
  */
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_util.h"
 
-/* What is launched: a block for the consumers of each point of the grid, or, going through them, no more
- * blocks than run at once; with cluster launch control those that begin go through those that do not. */
+/* What is launched: a block for the consumers of each point of the grid, or, going through them, no
+ * more blocks than run at once; with cluster launch control those that begin go through those that
+ * do not. */
 void
 plan_count_blocks(const Target *target, TirFn *fn)
 {
@@ -48,8 +49,8 @@ draws(const PassContext *px, const TirFn *fn)
 }
 
 /* How many indices of dimension `d` programs share that run at the same time and go through `trips`
- * iterations at most: what these go through; else, where no number bounds them, all, or what a sequence has on
- * average where those of several lie one behind the other. */
+ * iterations at most: what these go through; else, where no number bounds them, all, or what a
+ * sequence has on average where those of several lie one behind the other. */
 static const HostExpr *
 shared_indices(const TirFn *fn, const TirOp *op, const TirDims *d, uint32_t trips)
 {
@@ -73,8 +74,8 @@ shared_indices(const TirFn *fn, const TirOp *op, const TirDims *d, uint32_t trip
     return host_binary(arena, HOST_MIN, size, host_int(arena, most));
 }
 
-/* Programs of different lengths go in the order that ends most evenly: the longest first, a few at a
- * time of those that share what they load. */
+/* Programs of different lengths go in the order that ends most evenly: the longest first, a few at
+ * a time of those that share what they load. */
 static void
 order_by_length(TirFn *fn, const TirOp *loop)
 {
@@ -107,7 +108,8 @@ order_by_length(TirFn *fn, const TirOp *loop)
     fn->plan->tiles.shared_bytes_each = bytes;
 }
 
-/* What hands out the tiles of blocks that go through several; that they are drawn from a counter follows later. */
+/* What hands out the tiles of blocks that go through several; that they are drawn from a counter
+ * follows later. */
 TileScheduler
 plan_scheduler(const PassContext *px, const TirFn *fn)
 {
@@ -120,8 +122,9 @@ plan_scheduler(const PassContext *px, const TirFn *fn)
     return !persistent ? TILES_ONE : px->plan.clc && can ? TILES_CLC : TILES_STATIC;
 }
 
-/* Blocks that stay draw programs of different lengths from a counter, or take over others' programs.  Where these only end, in the plain order:
- * H200, 16 packed sequences of 1024, 4 % more than by length, in which 64 heads are under way at a time. */
+/* Blocks that stay draw programs of different lengths from a counter, or take over others'
+ * programs.  Where these only end, in the plain order: H200, 16 packed sequences of 1024, 4 % more
+ * than by length, in which 64 heads are under way at a time. */
 void
 plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
 {
@@ -163,7 +166,8 @@ plan_report_tiles(const PassContext *px, const TirFn *fn)
                    fn->plan->tiles.shared_bytes_each != NULL ? ", the longest first" : "");
 }
 
-/* Whether something is the same for the programs of a block because they begin at a multiple of their number. */
+/* Whether something is the same for the programs of a block because they begin at a multiple of
+ * their number. */
 static bool
 has_block_index(const TirPlan *plan, const TirBlock *block)
 {
@@ -174,10 +178,11 @@ has_block_index(const TirPlan *plan, const TirBlock *block)
     return has;
 }
 
-/* A tile with fewer programs than consumers takes most of the time of a whole one, so it should have short
- * programs.  Those of the consumer axis are counted from its end if its first programs are the short ones;
- * where all are alike, or nobody knows, from its beginning.  Consumers that work on a product together need
- * what comes behind the axis, which is zeros that masks keep out; in front of it there are no masks. */
+/* A tile with fewer programs than consumers takes most of the time of a whole one, so it should
+ * have short programs.  Those of the consumer axis are counted from its end if its first programs
+ * are the short ones; where all are alike, or nobody knows, from its beginning.  Consumers that
+ * work on a product together need what comes behind the axis, which is zeros that masks keep out;
+ * in front of it there are no masks. */
 bool
 plan_has_reversed_raster(const TirFn *fn)
 {
@@ -190,7 +195,8 @@ plan_has_reversed_raster(const TirFn *fn)
     return axis->sliding ? axis->short_first : axis->variable_trips && axis->reversed;
 }
 
-/* The index of a block's first program: of its consumers' axis by their number, else that of all. */
+/* The index of a block's first program: of its consumers' axis by their number, else that of
+ * all. */
 void
 plan_settle_first_programs(TirFn *fn, TirBlock *block)
 {

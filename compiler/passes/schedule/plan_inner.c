@@ -1,10 +1,11 @@
 /* plan_inner.c - products whose inner dimension is no whole number of an instruction's steps.
  *
- * An instruction adds up over 16 elements at a time (more where they are smaller), so that the last step of such a product reads elements that are not
- * there.  They have to be zeros in both operands: in one alone, what meets them might be no number.  TMA fills them in
- * behind the end of a tensor, as far as a box goes.  Along a tensor's last dimension boxes are as wide as a swizzle atom and
- * nothing has to be done.  Along another one the tile must be loaded with rows that the tensor does not have: both operands
- * of the product get them.
+ * An instruction adds up over 16 elements at a time (more where they are smaller), so that the last
+ * step of such a product reads elements that are not there.  They have to be zeros in both
+ * operands: in one alone, what meets them might be no number.  TMA fills them in behind the end of
+ * a tensor, as far as a box goes.  Along a tensor's last dimension boxes are as wide as a swizzle
+ * atom and nothing has to be done.  Along another one the tile must be loaded with rows that the
+ * tensor does not have: both operands of the product get them.
  */
 #include "compiler/passes/schedule/plan.h"
 
@@ -34,8 +35,9 @@ products_of(const TirBlock *body, const TirVal *value, uint32_t k)
     return n;
 }
 
-/* The dimension of its tensor along which operand `k` of a product is added up over, where that is all of a tensor's, and
- * the tile is nothing but operand `k` of products, `most` at most: then it may be longer.  Else NO_DIMENSION. */
+/* The dimension of its tensor along which operand `k` of a product is added up over, where that is
+ * all of a tensor's, and the tile is nothing but operand `k` of products, `most` at most: then it
+ * may be longer.  Else NO_DIMENSION. */
 static uint32_t
 inner_dimension(const TirFn *fn, const TirOp *mma, uint32_t k, uint32_t most)
 {
@@ -65,7 +67,8 @@ both_end_in_zeros(const TirOp *mma)
     return plan_ends_in_zeros(mma->args[0], 1) && plan_ends_in_zeros(mma->args[1], 0);
 }
 
-/* Whether operand `k` of a product may be longer, and in each product that reads it the other one, which only that reads. */
+/* Whether operand `k` of a product may be longer, and in each product that reads it the other one,
+ * which only that reads. */
 static bool
 may_be_longer(const TirFn *fn, const TirOp *mma, uint32_t k)
 {
@@ -89,7 +92,8 @@ plan_inner_fits(const TirFn *fn, const TirOp *mma, int32_t step)
            may_be_longer(fn, mma, 0) || may_be_longer(fn, mma, 1);
 }
 
-/* Has a load bring `length` elements along dimension `d` of its tensor, which has fewer: the rest are zeros. */
+/* Has a load bring `length` elements along dimension `d` of its tensor, which has fewer: the rest
+ * are zeros. */
 static void
 lengthen(TirFn *fn, TirOp *load, uint32_t d, int32_t length)
 {

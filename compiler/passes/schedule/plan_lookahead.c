@@ -1,30 +1,33 @@
-/* plan_lookahead.c - whether the first product of an iteration can begin in the one before (roles_list.c).
+/* plan_lookahead.c - whether the first product of an iteration can begin in the one before
+ * (roles_list.c).
  *
  * It reads a tile that stays and one that is loaded in each iteration, and begins at zero.  What it
- * costs is registers: its result is there while the last products of the iteration before run.  Masks
- * and elements' places as numbers would take the same registers: with them ptxas spills (H200,
- * causal attention, 128 x 64: 380 bytes), and in orders in which it does not nothing was gained.
- * So a loop with masks begins ahead in those of its segments where none lives; the others stay as
- * they are.
+ * costs is registers: its result is there while the last products of the iteration before run.
+ * Masks and elements' places as numbers would take the same registers: with them ptxas spills
+ * (H200, causal attention, 128 x 64: 380 bytes), and in orders in which it does not nothing was
+ * gained. So a loop with masks begins ahead in those of its segments where none lives; the others
+ * stay as they are.
  *
- * Consumers that divide tiles meet twice in an iteration, each time before products that all of them wait for.  With its
- * first product ahead, each of them has something to do for the tensor cores while they do.  That takes a second
- * stage of the tile whose own part the product reads.  Where the loop has no masks, the next product goes in front of
- * the iteration's last ones, which then run under the first arithmetic of the next one: its *front*.  (H200, attention's
- * dK and dV at head dimension 192, 1988 keys: 1.639 million cycles for 1.703; one that begins behind them: 0 to 2 % less.
- * With a causal mask, whose arithmetic has to wait, it is 2 % more.)
+ * Consumers that divide tiles meet twice in an iteration, each time before products that all of
+ * them wait for.  With its first product ahead, each of them has something to do for the tensor
+ * cores while they do.  That takes a second stage of the tile whose own part the product reads.
+ * Where the loop has no masks, the next product goes in front of the iteration's last ones, which
+ * then run under the first arithmetic of the next one: its *front*.  (H200, attention's dK and dV
+ * at head dimension 192, 1988 keys: 1.639 million cycles for 1.703; one that begins behind them: 0
+ * to 2 % less. With a causal mask, whose arithmetic has to wait, it is 2 % more.)
  *
- * The next result lies in the registers of this one, and stages are read before the next one is waited
- * for.  What is pure is made when it is asked for (check_consumer.c): so the next product stands behind all
- * that asks for something made of this one or of what it loads, and what an iteration gives the next
- * one is none of that.
+ * The next result lies in the registers of this one, and stages are read before the next one is
+ * waited for.  What is pure is made when it is asked for (check_consumer.c): so the next product
+ * stands behind all that asks for something made of this one or of what it loads, and what an
+ * iteration gives the next one is none of that.
  */
 #include "compiler/passes/schedule/plan.h"
 
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
 
-/* Lists what makes an operand in the body, in order: one load, or this consumer's part of one, and transposes. */
+/* Lists what makes an operand in the body, in order: one load, or this consumer's part of one, and
+ * transposes. */
 static bool
 list_operand(Arena *arena, const TirBlock *body, const TirVal *value, Lookahead *lookahead)
 {
@@ -46,8 +49,8 @@ list_operand(Arena *arena, const TirBlock *body, const TirVal *value, Lookahead 
     return true;
 }
 
-/* Whether result `k` of an operation is made of what `of` marks, or in its registers, when it is asked for;
- * other results are made where the operation stands. */
+/* Whether result `k` of an operation is made of what `of` marks, or in its registers, when it is
+ * asked for; other results are made where the operation stands. */
 static bool
 is_made_of(const bool *of, const TirOp *op, uint32_t k)
 {
@@ -87,8 +90,8 @@ mark_made(const TirBlock *block, bool *of)
     }
 }
 
-/* Whether an operation could be done ahead, behind the product: arithmetic in f32 on what is there then, or the load of
- * a vector. */
+/* Whether an operation could be done ahead, behind the product: arithmetic in f32 on what is there
+ * then, or the load of a vector. */
 static bool
 may_be_ahead(const TirBlock *body, const TirOp *op, const bool *there)
 {
@@ -116,7 +119,8 @@ is_alone(const TirFn *fn, const Lookahead *lookahead)
     return alone;
 }
 
-/* Whether the segments of a loop differ in masks: what they are made of is the iteration's number. */
+/* Whether the segments of a loop differ in masks: what they are made of is the iteration's
+ * number. */
 static bool
 has_masks(const TirBlock *body)
 {
@@ -127,7 +131,8 @@ has_masks(const TirBlock *body)
     return any;
 }
 
-/* Lists the front: what could be done ahead and is made of the product's result, with what it needs for that. */
+/* Lists the front: what could be done ahead and is made of the product's result, with what it needs
+ * for that. */
 static void
 list_front(const TirFn *fn, const TirBlock *body, Lookahead *lookahead)
 {
@@ -218,9 +223,9 @@ lookahead_find(const TirFn *fn, const TirBlock *body, Lookahead *lookahead)
     return !lookahead_is_asked(lookahead, block_yield(body));
 }
 
-/* Elements of what is there beside the sums when the product of the next iteration runs: the share of a cooperative-K
- * product, and what was exchanged for that, which others still read; of consumers that divide tiles, a result that is added
- * to memory. */
+/* Elements of what is there beside the sums when the product of the next iteration runs: the share
+ * of a cooperative-K product, and what was exchanged for that, which others still read; of
+ * consumers that divide tiles, a result that is added to memory. */
 static int64_t
 elements_behind(const TirBlock *body, const TirOp *op, uint32_t consumers, bool divided)
 {
@@ -236,9 +241,9 @@ elements_behind(const TirBlock *body, const TirOp *op, uint32_t consumers, bool 
     return share.rows * share.cols + tir_type_elements(op->args[0]->type) / 2;
 }
 
-/* Registers of a thread, at least, while the product runs or its result is used: sums that live over
- * iterations, its own result or, if that is more, tiles computed of results that several operations use
- * (the first of them takes its place), and what else is there. */
+/* Registers of a thread, at least, while the product runs or its result is used: sums that live
+ * over iterations, its own result or, if that is more, tiles computed of results that several
+ * operations use (the first of them takes its place), and what else is there. */
 static int64_t
 registers_with_lookahead(const TirFn *fn, const TirOp *loop, const TirOp *mma, uint32_t consumers,
                          bool divided)
@@ -279,7 +284,8 @@ plan_clean_segments(const TirOp *loop)
     return without_masks(loop->blocks[0], ((uint32_t)1 << loop->n_segments) - 1);
 }
 
-/* How many stages the tile that the product reads has: `stages`, as the others, or more where consumers divide tiles. */
+/* How many stages the tile that the product reads has: `stages`, as the others, or more where
+ * consumers divide tiles. */
 static uint32_t
 stages_of_load(const TirOp *load, uint32_t stages)
 {

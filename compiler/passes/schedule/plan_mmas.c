@@ -1,8 +1,8 @@
 /* plan_mmas.c - which products and loads of the main loop a plan can have: pass `plan`.
  *
- * A product must lie along the consumers' axis, or be one that all consumers share out, with operands that the
- * instructions of the target read; a tile must be one that TMA brings and that the producer can ask for.  What can
- * not be is refused, with the reason.
+ * A product must lie along the consumers' axis, or be one that all consumers share out, with
+ * operands that the instructions of the target read; a tile must be one that TMA brings and that
+ * the producer can ask for.  What can not be is refused, with the reason.
  */
 #include "compiler/passes/schedule/planner.h"
 
@@ -94,7 +94,8 @@ check_place(Planner *p, const TirOp *load)
     return refuse(p, load->span, "a tile is loaded between the loops around the main loop");
 }
 
-/* Whether a form reads operand `k` of a product as its tile lies in memory, along the inner dimension or across it. */
+/* Whether a form reads operand `k` of a product as its tile lies in memory, along the inner
+ * dimension or across it. */
 static bool
 is_read_as_it_lies(const TirOp *op, uint32_t k, const MmaForm *form)
 {
@@ -115,8 +116,8 @@ reads_either_way(const MmaForm *form)
     return (form->a_major & form->b_major) == (MAJOR_K | MAJOR_MN);
 }
 
-/* A product that adds up over what the consumers have apart, and whose sum goes to memory: the consumers
- * exchange their parts of the left operand, and each computes a share of the result. */
+/* A product that adds up over what the consumers have apart, and whose sum goes to memory: the
+ * consumers exchange their parts of the left operand, and each computes a share of the result. */
 static const char no_joint[] =
     "a product over all warp groups takes instructions that read both operands in shared memory";
 static const char no_form[] = "warp groups have no product of these types";
@@ -180,7 +181,8 @@ check_coop_k(Planner *p, TirOp *op)
     return check_load(p, right);
 }
 
-/* A product of parts that all consumers have computed, of which each consumer adds up some columns. */
+/* A product of parts that all consumers have computed, of which each consumer adds up some
+ * columns. */
 static bool
 check_columns(Planner *p, TirOp *op)
 {
@@ -210,8 +212,8 @@ is_of_all_consumers(const TirVal *value)
     return def != NULL && def->op == TIR_FROM;
 }
 
-/* Whether the operands of a product are tiles that TMA brings, or what it can have of computed ones; `turned`: its right
- * operand may be computed. */
+/* Whether the operands of a product are tiles that TMA brings, or what it can have of computed
+ * ones; `turned`: its right operand may be computed. */
 static bool
 check_operands(Planner *p, const TirOp *op, const MmaForm *form, bool turned)
 {
@@ -286,7 +288,8 @@ cannot_bring_scales(const Planner *p, const TirOp *op, uint32_t k)
     return NULL;
 }
 
-/* Scales that a thread's product takes: for one consumer, whose tiles are handed out without a counter. */
+/* Scales that a thread's product takes: for one consumer, whose tiles are handed out without a
+ * counter. */
 static bool
 check_scales(Planner *p, const TirOp *op, const MmaForm *form)
 {
@@ -305,8 +308,9 @@ check_scales(Planner *p, const TirOp *op, const MmaForm *form)
     return why == NULL || refuse(p, op->span, why);
 }
 
-/* A product that a thread issues for a consumer: of as many rows as tensor memory has, which are the consumer's; the
- * columns may be that, where both operands are loaded; or neither, where the result is added to memory. */
+/* A product that a thread issues for a consumer: of as many rows as tensor memory has, which are
+ * the consumer's; the columns may be that, where both operands are loaded; or neither, where the
+ * result is added to memory. */
 static bool
 check_issued(Planner *p, TirOp *op, const MmaForm *form)
 {
@@ -361,10 +365,12 @@ is_shared_out(const Planner *p, const TirOp *op)
            (p->along[op->args[0]->id] & 2) != 0;
 }
 
-/* A product of a consumer's own, along its rows or columns.  These become the rows of the instruction; where consumers share
- * out another product of the loop, and so meet in each iteration, they may be its columns as well, and its right operand
- * computed: it goes through shared memory before they meet.  (Tiles of 48 keys of attention's backward at head dimension
- * 192.  Elsewhere products of fewer than 64 rows were not measured.)  `may_turn`: one product is shared out; of two, the
+/* A product of a consumer's own, along its rows or columns.  These become the rows of the
+ * instruction; where consumers share out another product of the loop, and so meet in each
+ * iteration, they may be its columns as well, and its right operand computed: it goes through
+ * shared memory before they meet.  (Tiles of 48 keys of attention's backward at head dimension
+ * 192. Elsewhere products of fewer than 64 rows were not measured.)  `may_turn`: one product is
+ *      shared out; of two, the
  * second would write the exchange while others still read a right operand of the first. */
 static bool
 check_own(Planner *p, TirOp *op, const MmaForm *form, bool may_turn)

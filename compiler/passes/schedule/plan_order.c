@@ -1,10 +1,10 @@
 /* plan_order.c - part of pass `plan`: in which order the tiles of the grid are gone through.
  *
- * The blocks that run at once read from the L2 cache what they have in common.  The grid's first axis
- * runs fastest, so programs that follow each other share the tiles that do not depend on it.  Where
- * other tiles depend on it, but not on a second axis, a stripe of both axes shares more than a row of
- * the first: of P blocks, w along the second axis and P / w along the first read w tiles of one kind
- * and P / w of the other.  That is least where both are equally many bytes.
+ * The blocks that run at once read from the L2 cache what they have in common.  The grid's first
+ * axis runs fastest, so programs that follow each other share the tiles that do not depend on it.
+ * Where other tiles depend on it, but not on a second axis, a stripe of both axes shares more than
+ * a row of the first: of P blocks, w along the second axis and P / w along the first read w tiles
+ * of one kind and P / w of the other.  That is least where both are equally many bytes.
  *
  *     A[m, k] B[k, n], n runs fastest, 132 blocks of 128 x 256:
  *         by rows       32 n: all of B, and 5 tiles of A, for each 132 tiles of C
@@ -19,8 +19,9 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-/* Of the place of a tile.  A single index that was loaded, as the number of a group that rows are of, is taken for the
- * same in programs that follow each other (`numbers`: only of such indices). */
+/* Of the place of a tile.  A single index that was loaded, as the number of a group that rows are
+ * of, is taken for the same in programs that follow each other (`numbers`: only of such
+ * indices). */
 static uint32_t
 axes_of_tile(Arena *arena, const TirOp *load, bool numbers)
 {
@@ -78,15 +79,17 @@ plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body)
         int64_t first = bytes_along(fn, body, 0, axis), second = bytes_along(fn, body, axis, 0);
         if (first == 0 || second == 0)
             continue;
-        /* a power of two: sizes that are multiples of large ones leave no narrow stripe at the end */
+        /* a power of two: sizes that are multiples of large ones leave no narrow stripe at the
+         * end */
         double width = sqrt((double)target->chip.sm_count * (double)first / (double)second);
         uint32_t tile_swizzle = 1;
         while (tile_swizzle * sqrt(2) < width)
             tile_swizzle *= 2;
         if (tile_swizzle == 1)
             return;
-        /* A stripe goes over the end of groups, and has tiles of each then (H200, 64 groups of two tiles: 0.931 of one
-         * dense product for 0.910 with the whole width, 8 groups 0.983 for 0.974). */
+        /* A stripe goes over the end of groups, and has tiles of each then (H200, 64 groups of two
+         * tiles: 0.931 of one dense product for 0.910 with the whole width, 8 groups 0.983 for
+         * 0.974). */
         if (is_numbered(fn->arena, body, axis))
             tile_swizzle = (tile_swizzle + 1) / 2;
         if (tir_is_clustered(plan) && axis == plan->tiles.axis) /* counts pairs of blocks */

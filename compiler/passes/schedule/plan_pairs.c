@@ -1,15 +1,19 @@
 /* plan_pairs.c - part of pass `plan`: pairs of blocks that multiply, or add up, together.
  *
- * Two blocks that are neighbours on the consumer axis read the same tiles of what does not depend on it.  As a cluster,
- * they run at the same time on two neighbouring multiprocessors.  (Sharing copies alone gained nothing: docs/lab/gemm.md.)
+ * Two blocks that are neighbours on the consumer axis read the same tiles of what does not depend
+ * on it.  As a cluster, they run at the same time on two neighbouring multiprocessors.  (Sharing
+ * copies alone gained nothing: docs/lab/gemm.md.)
  *
- * Where the target has products of two blocks, the mma role of the first block issues those of both: rows of a result are the consumer's of that block and the one's of the same number in the other; what
- * both read, the right operand, is never whole in one block: each has its half of the columns.  (Such a product takes no
- * more of the tensor cores, and half as much of the right operand's room and of reading it.)  So in loops of nothing but
- * products, and in chains, where each block's consumers have its own rows of results and of operands.
+ * Where the target has products of two blocks, the mma role of the first block issues those of
+ * both: rows of a result are the consumer's of that block and the one's of the same number in the
+ * other; what both read, the right operand, is never whole in one block: each has its half of the
+ * columns.  (Such a product takes no more of the tensor cores, and half as much of the right
+ * operand's room and of reading it.)  So in loops of nothing but products, and in chains, where
+ * each block's consumers have its own rows of results and of operands.
  *
- * Both blocks go through the same tiles of the grid, two at a time, and the same iterations.  One that
- * lies past the end of the axis does all that it has to do for the other: its consumers let pass what comes.
+ * Both blocks go through the same tiles of the grid, two at a time, and the same iterations.  One
+ * that lies past the end of the axis does all that it has to do for the other: its consumers let
+ * pass what comes.
  */
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/schedule/plan.h"
@@ -19,8 +23,8 @@
 
 /* ---- products of both blocks ---- */
 
-/* The dimension of a load's tensor along which its tile's rows, or its columns, lie in halves of whole rows of swizzle
- * atoms; TENSOR_MAX_RANK: there is none. */
+/* The dimension of a load's tensor along which its tile's rows, or its columns, lie in halves of
+ * whole rows of swizzle atoms; TENSOR_MAX_RANK: there is none. */
 static uint32_t
 halved_dim(const TirOp *load, bool rows)
 {
@@ -37,7 +41,8 @@ halved_dim(const TirOp *load, bool rows)
     return ranges == 1 ? dim : TENSOR_MAX_RANK;
 }
 
-/* Whether the columns of a product that reads `value` as its right operand are the rows of the tile that is loaded. */
+/* Whether the columns of a product that reads `value` as its right operand are the rows of the tile
+ * that is loaded. */
 static bool
 lies_turned(const TirVal *value)
 {
@@ -70,8 +75,9 @@ is_always_right(const Products *products, const TirOp *load, bool turned)
     return always;
 }
 
-/* Of a tile whose columns are halved and that may begin before its tensor: what lies in a line of shared memory ends at
- * one side of the tensor at most if it is of two rows or fewer (lower_end_box). */
+/* Of a tile whose columns are halved and that may begin before its tensor: what lies in a line of
+ * shared memory ends at one side of the tensor at most if it is of two rows or fewer
+ * (lower_end_box). */
 enum { LEAST_COLUMNS = 64 };
 
 static const char *
@@ -162,8 +168,9 @@ limits_columns(const TirOp *add)
     return limits;
 }
 
-/* Whether the products that a loop's reduce role adds to memory go to the same places in both blocks, and those of a
- * block past the end of the axis are zero: what they add up over ends where the axis does. */
+/* Whether the products that a loop's reduce role adds to memory go to the same places in both
+ * blocks, and those of a block past the end of the axis are zero: what they add up over ends where
+ * the axis does. */
 static const char *
 cannot_add(const TirFn *fn, const TirOp *loop, Span *where)
 {
@@ -194,8 +201,8 @@ cannot_add(const TirFn *fn, const TirOp *loop, Span *where)
 
 /* ---- iterations of one block alone ---- */
 
-/* Whether a consumer may let iterations pass that only the other block's program has: masks hide them from its own, and what
- * it hands on makes all that is added up. */
+/* Whether a consumer may let iterations pass that only the other block's program has: masks hide
+ * them from its own, and what it hands on makes all that is added up. */
 static bool
 can_let_pass(const TirFn *fn, const TirOp *loop, const Graph *graph)
 {
@@ -212,8 +219,8 @@ can_let_pass(const TirFn *fn, const TirOp *loop, const Graph *graph)
     return can && looked_at;
 }
 
-/* Whether a block that adds up with its neighbour may go through iterations that only that one's program has: masks leave them
- * out of its own, or it has no rows, and it adds zeros. */
+/* Whether a block that adds up with its neighbour may go through iterations that only that one's
+ * program has: masks leave them out of its own, or it has no rows, and it adds zeros. */
 static bool
 can_go_along(const TirFn *fn, const TirOp *loop)
 {
@@ -247,8 +254,8 @@ plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *wh
     return cannot_multiply(target, fn, loop, &graph);
 }
 
-/* Bytes of shared memory of what a graph of products has there, vectors and barriers apart, and of what the blocks of a pair send
- * to each other. */
+/* Bytes of shared memory of what a graph of products has there, vectors and barriers apart, and of
+ * what the blocks of a pair send to each other. */
 static int64_t
 graph_bytes(const Target *target, const TirFn *fn, const Graph *graph)
 {
@@ -269,8 +276,8 @@ graph_bytes(const Target *target, const TirFn *fn, const Graph *graph)
     return bytes;
 }
 
-/* Whether a product that is read, and may be issued in the iteration before, reads the tile: none lies over its result that is
- * added to memory. */
+/* Whether a product that is read, and may be issued in the iteration before, reads the tile: none
+ * lies over its result that is added to memory. */
 static bool
 is_read_ahead(const Graph *graph, const TirOp *load)
 {
@@ -286,7 +293,8 @@ is_read_ahead(const Graph *graph, const TirOp *load)
     return ahead;
 }
 
-/* Where there is no room for what blocks send to each other, tiles that no product reads an iteration ahead have one stage. */
+/* Where there is no room for what blocks send to each other, tiles that no product reads an
+ * iteration ahead have one stage. */
 static void
 spare_stages(const Target *target, const TirFn *fn, const TirBlock *body, Graph *graph)
 {

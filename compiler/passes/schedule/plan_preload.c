@@ -10,7 +10,8 @@
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
-/* Whether a value follows from loads and constants of the body, or from outside, without products. */
+/* Whether a value follows from loads and constants of the body, or from outside, without
+ * products. */
 static bool
 before_mmas(Arena *arena, const TirVal *value, const TirBlock *body)
 {

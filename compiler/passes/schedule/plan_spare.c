@@ -1,12 +1,15 @@
-/* plan_spare.c - what shared memory is left over for, where consumers divide the tiles of a program.
+/* plan_spare.c - what shared memory is left over for, where consumers divide the tiles of a
+ * program.
  *
- * Tiles come in parts there, which all consumers read, and a stage of all of them is most of shared memory.  What is left
- * may have room for a second stage of the tile that an iteration reads to its end: else its next one is asked for when
- * nothing is left to compute.  The producer then fills it first, and products that read it begin an iteration
- * (roles_order.c, stages_order.c), so that there is arithmetic to do while the others run.  (H200, attention's backward at head
- * dimension 192: 0.3 to 4.7 % less time, both of its kernels counted.)
+ * Tiles come in parts there, which all consumers read, and a stage of all of them is most of shared
+ * memory.  What is left may have room for a second stage of the tile that an iteration reads to its
+ * end: else its next one is asked for when nothing is left to compute.  The producer then fills it
+ * first, and products that read it begin an iteration (roles_order.c, stages_order.c), so that
+ * there is arithmetic to do while the others run.  (H200, attention's backward at head dimension
+ * 192: 0.3 to 4.7 % less time, both of its kernels counted.)
  *
- * Likewise where consumers share out a product and have right operands in shared memory, with one stage of tiles else.
+ * Likewise where consumers share out a product and have right operands in shared memory, with one
+ * stage of tiles else.
  */
 #include "compiler/passes/schedule/plan.h"
 
@@ -31,7 +34,8 @@ stage_bytes(TirType type)
     return plan_padded_bytes(type.dim[0], type.dim[1], dtype_bits(type.dtype));
 }
 
-/* The tile that the last product over all consumers reads, as this consumer's part of it; NULL: none. */
+/* The tile that the last product over all consumers reads, as this consumer's part of it; NULL:
+ * none. */
 static const TirOp *
 last_in_parts(const TirBlock *body)
 {
@@ -68,7 +72,8 @@ last_beside_right(const TirBlock *body)
     return last;
 }
 
-/* Bytes of what consumers that share out a product have beside tiles: its operand, right operands, results. */
+/* Bytes of what consumers that share out a product have beside tiles: its operand, right operands,
+ * results. */
 static int64_t
 shared_out_bytes(const TirBlock *body, uint32_t consumers)
 {

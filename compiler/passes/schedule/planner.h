@@ -1,4 +1,5 @@
-/* planner.h - what pass `plan` knows while it looks for a plan; its files plan.c and plan_mmas.c. */
+/* planner.h - what pass `plan` knows while it looks for a plan; its files plan.c and
+ * plan_mmas.c. */
 #ifndef TILEC_PASSES_PLANNER_H
 #define TILEC_PASSES_PLANNER_H
 
@@ -32,7 +33,8 @@ refuse(Planner *p, Span where, const char *why)
 TirOp *planner_load(const TirVal *value);
 /* Whether the consumers may divide the products along the axis; sets swap_ab. */
 bool planner_check_mmas(Planner *p);
-/* Whether the tile of an operation of the main loop, which no product reads, can be copied ahead as theirs are. */
+/* Whether the tile of an operation of the main loop, which no product reads, can be copied ahead as
+ * theirs are. */
 bool planner_copies(const Planner *p, const TirOp *op);
 
 #endif

@@ -1,24 +1,26 @@
 /* roles.c - a planned kernel becomes a producer and the program of the computing warp groups.
  *
  *   level    tile IR with a plan and the stages of its main loop (passes `plan`, `stages`)
- *   does     replaces loads by waits for pipelines and reads of them, and writes the producer, which
- *            fills the pipelines (roles_order.c: in which order).  One file lists the steps of
- *            an iteration: operations in order, waits and releases (roles_list.c);
- *            roles_steps.c writes the loop from them.  Of a loop with two stages:
+ *   does     replaces loads by waits for pipelines and reads of them, and writes the producer,
+ *            which fills the pipelines (roles_order.c: in which order).  One file lists the steps
+ *            of an iteration: operations in order, waits and releases (roles_list.c); roles_steps.c
+ *            writes the loop from them.  Of a loop with two stages:
  *
  *                first iteration: products of stage 0, arithmetic
- *                for ..  { products of stage 0; products of stage 1 of the iteration before; arithmetic }
- *                products of stage 1 of the last iteration
+ *                for ..  { products of stage 0; products of stage 1 of the iteration before;
+ *                arithmetic } products of stage 1 of the last iteration
  *
- *            The first iteration is simpler than the others (roles_first.c), and what only needs results of stage 0
- *            is computed under the last products (roles_behind.c).
- *            What a loop leaves that only adds products up goes to memory through shared memory (roles_store.c)
- *   leaves   the producer's program; a body without loads of products; the reduce role (roles_reduce.c); where products
- *            have results in tensor memory the mma role (roles_issue.c), and a body without products (roles_issued.c)
+ *            The first iteration is simpler than the others (roles_first.c), and what only needs
+ *            results of stage 0 is computed under the last products (roles_behind.c). What a loop
+ *            leaves that only adds products up goes to memory through shared memory (roles_store.c)
+ *   leaves   the producer's program; a body without loads of products; the reduce role
+ *            (roles_reduce.c); where products have results in tensor memory the mma role
+ *            (roles_issue.c), and a body without products (roles_issued.c)
  *
- * Consumers may differ in how many iterations they have.  The producer copies for all of them, and a
- * consumer drains the stages that it does not need: it waits for them and releases them unread (roles_drain.c).  A consumer
- * past the end of its grid axis does nothing; with a reversed raster neither does one before its start.
+ * Consumers may differ in how many iterations they have.  The producer copies for all of them, and
+ * a consumer drains the stages that it does not need: it waits for them and releases them unread
+ * (roles_drain.c).  A consumer past the end of its grid axis does nothing; with a reversed raster
+ * neither does one before its start.
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -54,7 +56,8 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
             roles_drain_range(r, tir_const_int(&r->b, 0), range.lo);
         else if (!roles_is_same(all.lo, range.lo) && !r->span_all)
             roles_drain_range(r, all.lo, range.lo);
-        /* Loading bounds once more waits for memory, and a loop that only adds products up leaves registers. */
+        /* Loading bounds once more waits for memory, and a loop that only adds products up leaves
+         * registers. */
         if (!r->span_all && !r->backwards && tir_is_loaded(r->fn->arena, all.hi) &&
             roles_accumulates_only(r))
             r->rest = (Range){range.hi, all.hi, NULL};
@@ -127,7 +130,8 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     return i + 1;
 }
 
-/* Computes the scalars that operations from `from` on use again, where they follow from the launch. */
+/* Computes the scalars that operations from `from` on use again, where they follow from the
+ * launch. */
 static void
 forget_scalars(Roles *r, CloneMap *map, uint32_t from)
 {
@@ -158,8 +162,8 @@ coop_k_mmas(const Roles *r)
     return n;
 }
 
-/* Whether every pipeline of the loop has two stages: its roles then need not agree on the order in which
- * they go from pipeline to pipeline. */
+/* Whether every pipeline of the loop has two stages: its roles then need not agree on the order in
+ * which they go from pipeline to pipeline. */
 static bool
 has_stages(const Roles *r)
 {
@@ -173,14 +177,15 @@ has_stages(const Roles *r)
 }
 
 /* The first iteration of a pipelined loop stands before it.  When masks live in the last ones,
- * and consumers differ in which these are, every consumer has some, and the loop goes backwards if it may:
- * the first iteration, with all masks, needs them.  Else masks are there for padding, most often
- * none: the first iteration has none, and a loop that would begin with masks is not pipelined.
+ * and consumers differ in which these are, every consumer has some, and the loop goes backwards if
+ * it may: the first iteration, with all masks, needs them.  Else masks are there for padding, most
+ * often none: the first iteration has none, and a loop that would begin with masks is not
+ * pipelined.
  *
- * Masks at both ends, as those of a window that moves along with the rows: the loop goes backwards, too.
- * Where such a window begins, some rows of a tile see nothing of the first tile of keys: a running maximum
- * would be -inf there, and be raised, with all that hangs on it, in the next iteration of every tile.
- * Where it ends, at the diagonal, each row sees itself. */
+ * Masks at both ends, as those of a window that moves along with the rows: the loop goes backwards,
+ * too. Where such a window begins, some rows of a tile see nothing of the first tile of keys: a
+ * running maximum would be -inf there, and be raised, with all that hangs on it, in the next
+ * iteration of every tile. Where it ends, at the diagonal, each row sees itself. */
 static void
 choose_first_iteration(Roles *r)
 {
@@ -228,8 +233,8 @@ settle_consumers(Roles *r)
     r->pingpong = r->px->plan.pingpong && tir_consumers(plan) > 1 &&
                   (coop_k ? coop_k_mmas(r) == 1
                           : r->pipelined && !r->bounds_differ && !nest_differs);
-    /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two.  An issuer makes
-     * the products of each consumer's own part. */
+    /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two.
+     * An issuer makes the products of each consumer's own part. */
     plan->tiles.alternating = r->bounds_differ && tir_is_persistent(plan) &&
                               tir_consumers(plan) > 3 && !r->pingpong && !coop_k &&
                               r->mmas == BY_CONSUMERS;

@@ -1,8 +1,9 @@
-/* roles_behind.c - what stands behind a pipelined loop and follows from its results of stage 0 alone.
+/* roles_behind.c - what stands behind a pipelined loop and follows from its results of stage 0
+ * alone.
  *
- *   does     the last product of a pipelined loop comes behind it, with nothing to run under it.  The
- *            arithmetic on vectors that the program has behind the loop, and that does not need that
- *            product, moves there:
+ *   does     the last product of a pipelined loop comes behind it, with nothing to run under it.
+ *            The arithmetic on vectors that the program has behind the loop, and that does not need
+ *            that product, moves there:
  *
  *                acc = mma .. async                        acc = mma .. async
  *                mma_wait 0                           ->   inv = rcp sum

@@ -1,13 +1,15 @@
-/* roles_bounds.c - one range of iterations for all consumers of a block, where programs that leave nothing differ.
+/* roles_bounds.c - one range of iterations for all consumers of a block, where programs that leave
+ * nothing differ.
  *
- * The programs of packed sequences are as many for each as the longest one needs; those behind a sequence's end have
- * no iterations, and their stores end before they begin:
+ * The programs of packed sequences are as many for each as the longest one needs; those behind a
+ * sequence's end have no iterations, and their stores end before they begin:
  *
  *     for j in 0 .. select(i * 64 < length, steps, 0)     store O[..] limit(length - i * 64)
  *
- * A consumer whose program is such a one may as well go through the iterations of its neighbours.  So the block's first
- * program decides for all, whose warp groups then take turns, and need not let tiles of others pass by.  Loops that are not
- * pipelined have no turns; there a warp group that lets tiles pass by leaves the tensor cores to others.
+ * A consumer whose program is such a one may as well go through the iterations of its neighbours.
+ * So the block's first program decides for all, whose warp groups then take turns, and need not let
+ * tiles of others pass by.  Loops that are not pipelined have no turns; there a warp group that
+ * lets tiles pass by leaves the tensor cores to others.
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -16,7 +18,8 @@
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
-/* Whether a sum falls as the index of the consumer axis rises, and depends on it in no other way. */
+/* Whether a sum falls as the index of the consumer axis rises, and depends on it in no other
+ * way. */
 static bool
 falls(const Roles *r, const Linear *sum)
 {
@@ -54,7 +57,8 @@ writes_end(const TirBlock *block, const Linear *slack)
     return true;
 }
 
-/* The condition of a selection that `value` is made of, and that the consumers differ in; NULL: there is none. */
+/* The condition of a selection that `value` is made of, and that the consumers differ in; NULL:
+ * there is none. */
 static TirOp *
 find_condition(const Roles *r, const TirVal *value)
 {

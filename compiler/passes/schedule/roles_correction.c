@@ -1,18 +1,23 @@
-/* roles_correction.c - the correction role: a warp group that has the consumers' sums in tensor memory.
+/* roles_correction.c - the correction role: a warp group that has the consumers' sums in tensor
+ * memory.
  *
- * A consumer hands it, in each iteration, a vector of factors for the rows of its sum, and goes on; behind the loop likewise the
- * vectors that results are made of, beside the sum (plan_correction.c says which loops are like that):
+ * A consumer hands it, in each iteration, a vector of factors for the rows of its sum, and goes on;
+ * behind the loop likewise the vectors that results are made of, beside the sum (plan_correction.c
+ * says which loops are like that):
  *
  *     consumer      for ..  { ..  shared_write factors; producer_commit factors  .. }   shared_write, producer_commit others
  *     correction    write what the sums begin with
- *                   for ..  { for each consumer: consumer_wait factors; if any is not 1: read the sum, multiply, write it;
+ *                   for ..  { for each consumer: consumer_wait factors; if any is not 1: read the
+ *                   sum, multiply, write it;
  *                             producer_commit ready }
- *                   for each consumer: wait for the sum and the vectors; make results and store them
+ *                   for each consumer: wait for the sum and the vectors; make results and store
+ *                   them
  *     mma           a product adds to the sum when its operand has been handed on, and `ready`
  *
- * Factors have no token of emptiness: that the scores of the next iteration are there says that the product before them was
- * issued, and that the factors of its iteration have been used.  (Pass check-roles proves it.)  The vectors behind the loop
- * have one, since a tile may have no iteration.
+ * Factors have no token of emptiness: that the scores of the next iteration are there says that the
+ * product before them was issued, and that the factors of its iteration have been used.  (Pass
+ * check-roles proves it.)  The vectors behind the loop have one, since a tile may have no
+ * iteration.
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -57,7 +62,8 @@ list_handed(Roles *r, TirVal *value)
         list_handed(r, value->def->args[k]);
 }
 
-/* Finds the operations behind the loop, from `*i` on, that are the correction role's; false behind the last one. */
+/* Finds the operations behind the loop, from `*i` on, that are the correction role's; false behind
+ * the last one. */
 static bool
 next_corrected(const Roles *r, uint32_t *i, TirOp **op)
 {

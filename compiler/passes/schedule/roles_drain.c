@@ -1,22 +1,25 @@
-/* roles_drain.c - drains the stages of iterations that other consumers of the block need and this one does not.
+/* roles_drain.c - drains the stages of iterations that other consumers of the block need and this
+ * one does not.
  *
- *   does     the producer copies for all consumers; a consumer waits for the tiles that it does not need and releases
- *            them unread, before and after its own iterations:
+ *   does     the producer copies for all consumers; a consumer waits for the tiles that it does not
+ *            need and releases them unread, before and after its own iterations:
  *
- *                for .. { consumer_wait K; consumer_release K; consumer_wait V; consumer_release V }
+ *                for .. { consumer_wait K; consumer_release K; consumer_wait V; consumer_release V
+ *                }
  *
- *            After a pipelined loop that is a chain of waits with no product to overlap it.  So the work that does
- *            not depend on the last product is done while it runs: counting the iterations, and draining pipelines
- *            that no product reads any more.  The other pipelines are drained after the stores:
+ *            After a pipelined loop that is a chain of waits with no product to overlap it.  So the
+ *            work that does not depend on the last product is done while it runs: counting the
+ *            iterations, and draining pipelines that no product reads any more.  The other
+ *            pipelines are drained after the stores:
  *
  *                acc = mma .., v async
  *                n = ..;  for n { consumer_wait K; consumer_release K }
  *                mma_wait 0;  consumer_release V;  store ..
  *                for n { consumer_wait V; consumer_release V }
  *
- *            The producer brings tiles of K and V in turn.  While this consumer holds a stage of V, there are no more
- *            of K behind it than there are stages: where consumers may be further apart, only the number is found
- *            there.
+ *            The producer brings tiles of K and V in turn.  While this consumer holds a stage of V,
+ *            there are no more of K behind it than there are stages: where consumers may be further
+ *            apart, only the number is found there.
  *
  *            In loops around the main one consumers may have iterations of their own, too:
  *
@@ -24,8 +27,9 @@
  *                for h in own.lo .. own.hi { for n .. { products } }
  *                for h in own.hi .. all.hi { for n .. { consumer_wait K; consumer_release K } }
  *
- *            The bounds of a loop inside may be loaded, from a place of h.  What they are for a program that does not have
- *            this h is nobody's business: so the block has the iterations of those consumers that have the ones around.
+ *            The bounds of a loop inside may be loaded, from a place of h.  What they are for a
+ *            program that does not have this h is nobody's business: so the block has the
+ *            iterations of those consumers that have the ones around.
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -66,8 +70,8 @@ roles_has_rest(const Roles *r)
     return !r->backwards || roles_depends_on_consumer(r, r->loop->args[0]);
 }
 
-/* The iterations that the block has behind `end`; NULL: behind this consumer's own, whose bounds are computed once
- * more: they would have to be kept over the main loop. */
+/* The iterations that the block has behind `end`; NULL: behind this consumer's own, whose bounds
+ * are computed once more: they would have to be kept over the main loop. */
 static Range
 find_rest(Roles *r, TirVal *end)
 {
@@ -109,7 +113,8 @@ most_apart(const Roles *r, const TirVal *value)
     }
 }
 
-/* Whether all that a consumer with iterations of its own has behind it fits in the stages of each pipeline. */
+/* Whether all that a consumer with iterations of its own has behind it fits in the stages of each
+ * pipeline. */
 static bool
 fits_stages(const Roles *r)
 {

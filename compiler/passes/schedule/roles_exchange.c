@@ -1,15 +1,17 @@
 /* roles_exchange.c - operations on what the consumers give each other through shared memory.
  *
- * Consumers that work on one product together each write their part of an operand, meet, and read the parts of
- * all.  There are two kinds:
+ * Consumers that work on one product together each write their part of an operand, meet, and read
+ * the parts of all.  There are two kinds:
  *
- *     shared out   the product is over the rows of all consumers; each computes a share of the result, from all
- *                  parts side by side, and adds it to memory.  The buffer has two stages, so that one barrier an
- *                  iteration is enough: who has passed it has read the other stage before.  Where right operands
- *                  go through shared memory as well, it has one, and the consumers meet before they write, too.
- *     cooperative  the consumers divide the tiles of the main loop (plan_cooperative.c); products read one part
- *                  after the other.  A buffer of parts has one stage: what is read of it is read before the
- *                  consumers meet for the next time, behind which they write again.
+ *     shared out   the product is over the rows of all consumers; each computes a share of the
+ *                  result, from all parts side by side, and adds it to memory.  The buffer has two
+ *                  stages, so that one barrier an iteration is enough: who has passed it has read
+ *                  the other stage before.  Where right operands go through shared memory as well,
+ *                  it has one, and the consumers meet before they write, too.
+ *     cooperative  the consumers divide the tiles of the main loop (plan_cooperative.c); products
+ *                  read one part after the other.  A buffer of parts has one stage: what is read of
+ *                  it is read before the consumers meet for the next time, behind which they write
+ *                  again.
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -55,7 +57,8 @@ roles_computed_right(const Roles *r, const TirOp *op)
     return plan_computed_right(r->body, op);
 }
 
-/* Writes this consumer's part of a tile to its buffer, made here unless another segment or iteration has. */
+/* Writes this consumer's part of a tile to its buffer, made here unless another segment or
+ * iteration has. */
 static void
 write_to_buffer(Roles *r, const CloneMap *map, TirVal *part, const char *name)
 {
@@ -131,8 +134,8 @@ emit_shared_out(Roles *r, CloneMap *map, const TirOp *op)
     multiply(r, map, op, args)->coop_k = true;
 }
 
-/* The dimension of the tensor that the consumers' shares of a cooperative-K product lie along: that of the tile's
- * rows or of its columns. */
+/* The dimension of the tensor that the consumers' shares of a cooperative-K product lie along: that
+ * of the tile's rows or of its columns. */
 static uint32_t
 divided_dimension(const TirOp *add, bool by_rows)
 {
@@ -164,8 +167,8 @@ uniform_clone(TirBuilder *b, CloneMap *uniform, const CloneMap *map, TirVal *val
     return clone != NULL ? clone : clone_of(map, value);
 }
 
-/* The addition of this consumer's share of a cooperative-K product, with its value last until roles_reduce.c takes it
- * to the reduce role. */
+/* The addition of this consumer's share of a cooperative-K product, with its value last until
+ * roles_reduce.c takes it to the reduce role. */
 static void
 emit_addition(Roles *r, CloneMap *map, TirOp *op)
 {
@@ -245,7 +248,8 @@ read_part(Roles *r, CloneMap *map, const TirOp *from)
               transposed ? tir_transpose(b, read->results[0]) : read->results[0]);
 }
 
-/* This consumer's part of a tile that the producer copies; its stage is taken where all consumers read it. */
+/* This consumer's part of a tile that the producer copies; its stage is taken where all consumers
+ * read it. */
 static void
 read_own(Roles *r, CloneMap *map, const TirOp *own)
 {

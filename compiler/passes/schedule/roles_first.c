@@ -110,8 +110,9 @@ settle_loop(First *f, TirOp *loop, TirBuilder *before)
     }
 }
 
-/* Replaces what is known to be constant and drops what nobody reads, from the end.  (drop_unread_operations drops more, in
- * other blocks: paged attention has other registers then.) */
+/* Replaces what is known to be constant and drops what nobody reads, from the end.
+ * (drop_unread_operations drops more, in other blocks: paged attention has other registers
+ * then.) */
 static void
 clean(First *f, TirBlock *block)
 {

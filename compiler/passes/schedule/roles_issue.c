@@ -1,34 +1,42 @@
-/* roles_issue.c - the role that issues the products of a main loop, for all consumers, and what lies between it and them.
+/* roles_issue.c - the role that issues the products of a main loop, for all consumers, and what
+ * lies between it and them.
  *
- * Products whose operands are both loaded wait for no consumer; the others have a left operand that is computed.  Those of
- * the first kind that results are read of may be issued an iteration ahead, so that they run while a consumer is still
- * computing:
+ * Products whose operands are both loaded wait for no consumer; the others have a left operand that
+ * is computed.  Those of the first kind that results are read of may be issued an iteration ahead,
+ * so that they run while a consumer is still computing:
  *
  *     mma         products ahead of the first iteration
  *                 for ..  { products ahead; the other ones of the iteration before }
  *                 the others of the last iteration
- *     consumer    (roles_issued.c)  for ..  { wait for a product, read it; compute; write an operand }
- *     reduce      for ..  { wait for what is to be added to memory, add it }, in place of the consumer where the plan has it
+ *     consumer    (roles_issued.c)  for ..  { wait for a product, read it; compute; write an
+ *                 operand }
+ *     reduce      for ..  { wait for what is to be added to memory, add it }, in place of the
+ *                 consumer where the plan has it
  *
- * In a chain (plan_graph.c) all first ones are ahead: in front of the others or, where operands lie over results, behind
- * them.  In a graph each is issued behind the first operand that is made of its result, where loads have the stages
- * for that.  Several consumers are served one after the other, in one stream: the products of one run under the arithmetic of
- * the others.  They may differ in their iterations; a tile that is loaded for all of them is given back when the last one's
- * product has been issued.  Loops may be around the main one, of one consumer.
+ * In a chain (plan_graph.c) all first ones are ahead: in front of the others or, where operands lie
+ * over results, behind them.  In a graph each is issued behind the first operand that is made of
+ * its result, where loads have the stages for that.  Several consumers are served one after the
+ * other, in one stream: the products of one run under the arithmetic of the others.  They may
+ * differ in their iterations; a tile that is loaded for all of them is given back when the last
+ * one's product has been issued.  Loops may be around the main one, of one consumer.
  *
- * Channels lie between the roles, each consumer's own: of results in tensor memory, of operands there or in shared memory.
- * A token that another one implies is left out (find_implied, lay_over).  Products run in the order in which they are issued:
- * where an operand lies over the result of a product ahead, the next one is issued behind the product that reads what it
+ * Channels lie between the roles, each consumer's own: of results in tensor memory, of operands
+ * there or in shared memory. A token that another one implies is left out (find_implied,
+ * lay_over).  Products run in the order in which they are issued: where an operand lies over the
+ * result of a product ahead, the next one is issued behind the product that reads what it
  * overwrites, and to hand the operand on is to give the result back.
  *
- * A sum stays in tensor memory over all loops.  How often the mma role takes and gives it in front of them (sum_turns):
+ * A sum stays in tensor memory over all loops.  How often the mma role takes and gives it in front
+ * of them (sum_turns):
  *
  *     once         nobody changes it, and the first product overwrites what is there
  *     three times  nobody changes it, but the consumer writes what it begins with
- *     never        the consumer changes it in front of a product with a computed operand.  It waits for a product that was issued
- *                  behind that of the iteration before, or until the operand of that one has been read; changes the sum; writes
- *                  the next operand and hands that on.  (Pass check-roles proves that nobody else has the sum.)
- *     four times   it changes the sum in front of another product: in each iteration the sum goes to it and back
+ *     never        the consumer changes it in front of a product with a computed operand.  It waits
+ *                  for a product that was issued behind that of the iteration before, or until the
+ *                  operand of that one has been read; changes the sum; writes the next operand and
+ *                  hands that on.  (Pass check-roles proves that nobody else has the sum.)
+ *     four times   it changes the sum in front of another product: in each iteration the sum goes
+ *                  to it and back
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -141,8 +149,9 @@ make_buffers(Roles *r, Graph *graph)
     }
 }
 
-/* The last quarter of an operand becomes a piece of its own: products of the others run while it is computed.  That pays where an
- * operand lies over a result, since the next product ahead waits for all of them. */
+/* The last quarter of an operand becomes a piece of its own: products of the others run while it is
+ * computed.  That pays where an operand lies over a result, since the next product ahead waits for
+ * all of them. */
 static void
 divide_operand(Roles *r, const Product *p, GraphOperand *operand)
 {
@@ -183,8 +192,8 @@ scale_columns(const Roles *r, bool all)
     return columns;
 }
 
-/* Each stage of scales has a place of its own, and there are as many as so many columns have room for: a copy to a place of which the
- * last copy has not ended would not be ordered behind that. */
+/* Each stage of scales has a place of its own, and there are as many as so many columns have room
+ * for: a copy to a place of which the last copy has not ended would not be ordered behind that. */
 static void
 place_scales(Roles *r, uint32_t columns)
 {
@@ -262,7 +271,7 @@ list_order(Roles *r, Graph *graph)
     }
 }
 
-/* The place in the order of the last product that reads the operand, wherever it is written to; 0: none does. */
+/* The place in the order of the last product that reads the operand, wherever written; 0: none. */
 static uint32_t
 last_reader(Graph *graph, const GraphOperand *operand)
 {
@@ -276,8 +285,9 @@ last_reader(Graph *graph, const GraphOperand *operand)
     return last;
 }
 
-/* The place of the product behind which one that is read may be issued in the iteration before, while others wait for their
- * operands: that of the first operand that is made of it, which nobody reads later; 0: none. */
+/* The place of the product behind which one that is read may be issued in the iteration before,
+ * while others wait for their operands: that of the first operand that is made of it, which nobody
+ * reads later; 0: none. */
 static uint32_t
 place_ahead(Graph *graph, uint32_t at)
 {
@@ -304,8 +314,8 @@ place_ahead(Graph *graph, uint32_t at)
     return k;
 }
 
-/* Finds the products of a graph's iteration, from the first on, that may be issued in the one before.  Stages that what follows
- * reads are held longer. */
+/* Finds the products of a graph's iteration, from the first on, that may be issued in the one
+ * before.  Stages that what follows reads are held longer. */
 static void
 find_ahead(Graph *graph)
 {
@@ -329,7 +339,8 @@ find_ahead(Graph *graph)
     }
 }
 
-/* Whether an operand is written, and what it is made of has been read, without tokens of their own. */
+/* Whether an operand is written, and what it is made of has been read, without tokens of their
+ * own. */
 static bool
 needs_no_tokens(const Graph *graph, const GraphOperand *operand)
 {
@@ -340,8 +351,9 @@ needs_no_tokens(const Graph *graph, const GraphOperand *operand)
     return none;
 }
 
-/* Finds operands that are handed on with another one: the same, written elsewhere, where the product that reads it there is issued
- * right behind those that read it here.  To be told once takes the consumer less time than products would begin earlier. */
+/* Finds operands that are handed on with another one: the same, written elsewhere, where the
+ * product that reads it there is issued right behind those that read it here.  To be told once
+ * takes the consumer less time than products would begin earlier. */
 static void
 find_together(Graph *graph)
 {
@@ -390,9 +402,10 @@ list_issued(Roles *r, Graph *graph)
     }
 }
 
-/* Finds what needs no tokens of its own.  A result of which an operand is made, or over which one lies, has been read when that is
- * handed on, for which the mma role waits before it issues the next one.  Of such an operand the products have ended when the result
- * is there, if they were issued before. */
+/* Finds what needs no tokens of its own.  A result of which an operand is made, or over which one
+ * lies, has been read when that is handed on, for which the mma role waits before it issues the
+ * next one.  Of such an operand the products have ended when the result is there, if they were
+ * issued before. */
 static void
 find_implied(Graph *graph, bool apart)
 {
@@ -439,8 +452,8 @@ issue_make_buffers(Roles *r, Graph *graph)
 /* Where products are issued: in front of the loop, in it, behind it. */
 typedef enum Part { IN_FRONT, INSIDE, BEHIND } Part;
 
-/* What a load brings, for each consumer or all: the stage that comes next or, where a product ahead has waited for it
- * (`oldest`), the one that is given back next. */
+/* What a load brings, for each consumer or all: the stage that comes next or, where a product ahead
+ * has waited for it (`oldest`), the one that is given back next. */
 static void
 read_load(Roles *r, CloneMap *maps, const TirOp *load, bool oldest)
 {
@@ -471,7 +484,7 @@ is_met_ahead(const Graph *graph, const TirOp *load)
     return met;
 }
 
-/* Waits for what the product's operands are loaded to, unless an earlier one of the iteration has. */
+/* Waits for what the product's operands are loaded to, unless one before it has. */
 static void
 read_loads(Roles *r, CloneMap *maps, const Product *p)
 {
@@ -482,7 +495,7 @@ read_loads(Roles *r, CloneMap *maps, const Product *p)
     }
 }
 
-/* Gives back what no product behind place `at` of the order reads, in the order in which the producer fills it. */
+/* Gives back what no product behind place `at` reads, in the order in which it is filled. */
 static void
 give_back_loads(Roles *r, uint32_t at)
 {
@@ -538,8 +551,8 @@ meet_operand(Roles *r, CloneMap *map, GraphOperand *operand, uint32_t w)
     clone_set(map, operand->base, operand->read);
 }
 
-/* Acquires the place of a result: of one over which another lies that the reduce role reads, when that has been read, too,
- * for the product that the iteration has of it. */
+/* Acquires the place of a result: of one over which another lies that the reduce role reads, when
+ * that has been read, too, for the product that the iteration has of it. */
 static void
 acquire_result(Roles *r, const Product *p, uint32_t w)
 {
@@ -552,8 +565,8 @@ acquire_result(Roles *r, const Product *p, uint32_t w)
         roles_plain(&r->b, TIR_PRODUCER_ACQUIRE, p->result, w);
 }
 
-/* Whether consumer `w` has the iteration whose product is issued there, where it may not: the first one, that of this
- * number or, `late`, of the number before, the last one.  NULL: it has. */
+/* Whether consumer `w` has the iteration whose product is issued there, where it may not: the first
+ * one, that of this number or, `late`, of the number before, the last one.  NULL: it has. */
 static TirVal *
 has_iteration(Roles *r, Part part, bool late, TirVal *number, uint32_t w)
 {
@@ -595,7 +608,7 @@ issue_piece(Roles *r, const Product *p, TirVal *left, TirVal *right, TirVal *add
     issued->integer = w;
 }
 
-/* `had`: what says whether it adds to a sum that was begun, where a product begins it; else NULL. */
+/* `had`: says whether it adds to a sum that was begun, where a product begins it; or NULL. */
 static void
 issue_product(Roles *r, CloneMap *map, uint32_t at, TirVal *had, uint32_t w)
 {
@@ -631,7 +644,8 @@ issue_product(Roles *r, CloneMap *map, uint32_t at, TirVal *had, uint32_t w)
         roles_plain(b, TIR_CONSUMER_RELEASE, issue_last_piece(operand), w);
 }
 
-/* Sums that go with operands are done, where the consumer has had an iteration; there is one in the block. */
+/* Sums that go with operands are done, where the consumer has had an iteration; there is one in the
+ * block. */
 static void
 commit_sums(Roles *r, uint32_t w)
 {
@@ -704,7 +718,7 @@ issue_if_any(Roles *r, const CloneMap *maps, Part part)
     roles_end(&r->b, branch);
 }
 
-/* Gives back tiles that are loaded once: those that products behind the loop read, or the others. */
+/* Gives back tiles loaded once: those that products behind the loop read, or the others. */
 static void
 give_back_once(Roles *r, bool late)
 {
@@ -739,7 +753,8 @@ find_ranges(Roles *r, TirVal *index)
         graph->all = graph->own[w] = graph->own[0];
 }
 
-/* Finds where a role's program is, and the iterations, unless they are another matter in each one of the loops around. */
+/* Finds where a role's program is, and the iterations, unless they are another matter in each one
+ * of the loops around. */
 static TirVal *
 begin_role(Roles *r)
 {

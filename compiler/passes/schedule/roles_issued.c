@@ -1,17 +1,22 @@
-/* roles_issued.c - a consumer's main loop, whose products a role of their own issues (roles_issue.c).
+/* roles_issued.c - a consumer's main loop, whose products a role of their own issues
+ * (roles_issue.c).
  *
- * The consumer goes through an iteration as it was written, without products: in place of one it waits for the result and reads
- * it, or writes the operand that it has computed and hands that on.  Sums it may change, and has when the loops are done; it writes
- * what they begin with, unless the first product overwrites what is there.
+ * The consumer goes through an iteration as it was written, without products: in place of one it
+ * waits for the result and reads it, or writes the operand that it has computed and hands that on.
+ * Sums it may change, and has when the loops are done; it writes what they begin with, unless the
+ * first product overwrites what is there.
  *
- *     for ..  { read vectors; wait for a product, read it; compute; write an operand; ..; wait for what is to be added to memory,
+ *     for ..  { read vectors; wait for a product, read it; compute; write an operand; ..; wait for
+ *     what is to be added to memory,
  *               add it }
  *
- * Of a loop that does nothing but add products up a consumer has no iterations: it waits for the sums, of which there are two
- * stages where tensor memory has room, so that the next tile's products run while it reads this one's.
+ * Of a loop that does nothing but add products up a consumer has no iterations: it waits for the
+ * sums, of which there are two stages where tensor memory has room, so that the next tile's
+ * products run while it reads this one's.
  *
- * Where two blocks multiply together, a product has rows of two programs, and is issued in the iterations of both.  A consumer
- * that lacks some of them lets their results pass unread, and hands on operands of zeros, which leave its sums as they are:
+ * Where two blocks multiply together, a product has rows of two programs, and is issued in the
+ * iterations of both.  A consumer that lacks some of them lets their results pass unread, and hands
+ * on operands of zeros, which leave its sums as they are:
  *
  *     for ..  { consumer_wait S; tmem_write P, 0; producer_commit P }
  *
@@ -29,7 +34,8 @@ write_tmem(TirBuilder *b, TirShared *to, TirVal *value)
     tir_op_new(b, TIR_TMEM_WRITE, 1, &value, 0, NULL)->shared = to;
 }
 
-/* A sum as the loop has it, and not as the instruction, which may be given the transposed product. */
+/* A sum as the loop has it, and not as the instruction, which may be given the transposed
+ * product. */
 static TirVal *
 read_sum(TirBuilder *b, const Product *p)
 {
@@ -44,8 +50,8 @@ write_sum(TirBuilder *b, const Product *p, TirVal *value)
     write_tmem(b, p->result, p->mma->swap_ab ? tir_transpose(b, value) : value);
 }
 
-/* A branch, as it was copied, one result of which is what becomes of a sum: `sum`, or what it writes there.  Nobody reads that result
- * (`none`) any more. */
+/* A branch, as it was copied, one result of which is what becomes of a sum: `sum`, or what it
+ * writes there.  Nobody reads that result (`none`) any more. */
 static void
 change_in_branch(Roles *r, TirOp *branch, const Product *p, TirVal *sum, TirVal *none)
 {
@@ -63,7 +69,8 @@ change_in_branch(Roles *r, TirOp *branch, const Product *p, TirVal *sum, TirVal 
     }
 }
 
-/* Waits for room for an operand, unless it has: when the products of the last piece have ended, those of the others have. */
+/* Waits for room for an operand, unless it has: when the products of the last piece have ended,
+ * those of the others have. */
 static void
 acquire_operand(Roles *r, GraphOperand *operand)
 {
@@ -129,7 +136,8 @@ write_operand(Roles *r, const CloneMap *map, GraphOperand *operand)
     write_pieces(r, operand->transposed ? tir_transpose(&r->b, value) : value, operand);
 }
 
-/* In place of the product: what it reads of the consumer's, behind what is handed on with that, and what it gives. */
+/* In place of the product: what it reads of the consumer's, behind what is handed on with that, and
+ * what it gives. */
 static void
 meet_product(Roles *r, CloneMap *map, const Product *p)
 {
@@ -184,7 +192,8 @@ roles_issued_op(Roles *r, CloneMap *map, const TirOp *op)
 
 /* ---- the steps of an iteration ---- */
 
-/* The product over whose result the operand lies that goes with a sum which `op` changes; NULL: no such one. */
+/* The product over whose result the operand lies that goes with a sum which `op` changes; NULL: no
+ * such one. */
 static const TirOp *
 product_below(Graph *graph, const TirOp *op)
 {
@@ -196,8 +205,9 @@ product_below(Graph *graph, const TirOp *op)
     return NULL;
 }
 
-/* The consumer's operations in their order, but in a chain nothing in front of an operand that it does not need.  Where the
- * result of a first product says that a sum may be changed, the change comes behind it. */
+/* The consumer's operations in their order, but in a chain nothing in front of an operand that it
+ * does not need.  Where the result of a first product says that a sum may be changed, the change
+ * comes behind it. */
 static OpList
 order_operations(Roles *r)
 {
@@ -230,8 +240,8 @@ is_vector(const TirOp *op)
     return op->op == TIR_LOAD && op->shared != NULL && op->shared->kind == SHARED_VECTORS;
 }
 
-/* Whether a consumer has registers for a vector, too, while it waits for the product: each of two warp groups has half of it, of
- * which each of the four lanes that share a row has a quarter. */
+/* Whether a consumer has registers for a vector, too, while it waits for the product: each of two
+ * warp groups has half of it, of which each of the four lanes that share a row has a quarter. */
 static bool
 has_room_for(const Roles *r, const TirOp *vector, const TirOp *mma)
 {
@@ -242,8 +252,9 @@ has_room_for(const Roles *r, const TirOp *vector, const TirOp *mma)
            (int64_t)consumer->registers;
 }
 
-/* Vectors that stand behind the product at place `at`, up to the next one that is read: they are read in front of the wait for
- * it.  Behind that they would have to wait for the operands of products, which the port of shared memory lets pass first. */
+/* Vectors that stand behind the product at place `at`, up to the next one that is read: they are
+ * read in front of the wait for it.  Behind that they would have to wait for the operands of
+ * products, which the port of shared memory lets pass first. */
 static void
 list_vectors(Roles *r, const OpList *order, uint32_t at, bool *listed, StepList *steps)
 {
@@ -259,8 +270,8 @@ list_vectors(Roles *r, const OpList *order, uint32_t at, bool *listed, StepList 
     }
 }
 
-/* The steps of an iteration: a result is given back when what is made of it is written for a product, or it has been
- * added to memory, or else behind all. */
+/* The steps of an iteration: a result is given back when what is made of it is written for a
+ * product, or it has been added to memory, or else behind all. */
 static void
 list_steps(Roles *r, Graph *graph, StepList *steps)
 {
@@ -509,8 +520,8 @@ write_zeros(Roles *r, TirShared *sum)
     roles_end(b, branch);
 }
 
-/* What the loops leave: sums, which stages hold until the tile is done.  One to which products were issued is there, also where
- * none of them was for an iteration of this consumer's own program. */
+/* What the loops leave: sums, which stages hold until the tile is done.  One to which products were
+ * issued is there, also where none of them was for an iteration of this consumer's own program. */
 void
 roles_end_issue(Roles *r, CloneMap *map)
 {

@@ -1,18 +1,22 @@
-/* roles_list.c - the steps of an iteration of a consumer's main loop: operations, waits, releases, parts for other consumers.
+/* roles_list.c - the steps of an iteration of a consumer's main loop: operations, waits, releases,
+ * parts for other consumers.
  *
- * Operations stand in the order that stages_order.c gives them.  In front of a product over all consumers, parts of operands
- * are written for all, and the consumers meet.  A wait for a product stands before what first needs it to have ended, and a stage is given back when the last
- * product that reads it has.
+ * Operations stand in the order that stages_order.c gives them.  In front of a product over all
+ * consumers, parts of operands are written for all, and the consumers meet.  A wait for a product
+ * stands before what first needs it to have ended, and a stage is given back when the last product
+ * that reads it has.
  *
- * Where a loop does nothing but add products up nobody looks at a sum before it has ended, so a product need not have ended when
- * the next one starts: each iteration waits for the one before, and gives back what that one has read.  A consumer
- * holds two stages of each pipeline then.
+ * Where a loop does nothing but add products up nobody looks at a sum before it has ended, so a
+ * product need not have ended when the next one starts: each iteration waits for the one before,
+ * and gives back what that one has read.  A consumer holds two stages of each pipeline then.
  *
- * Where the loop is pipelined by one stage, products of stage 1 begin behind those of stage 0 of the iteration that comes next, and
- * run while it does its arithmetic.  What is made of their results stands behind that.
+ * Where the loop is pipelined by one stage, products of stage 1 begin behind those of stage 0 of
+ * the iteration that comes next, and run while it does its arithmetic.  What is made of their
+ * results stands behind that.
  *
- * Consumers that meet go in step, so that all would want the tensor cores at once and then the arithmetic units;
- * with ping-pong, a consumer starts what follows the barrier when the one before it has started all of its products.
+ * Consumers that meet go in step, so that all would want the tensor cores at once and then the
+ * arithmetic units; with ping-pong, a consumer starts what follows the barrier when the one before
+ * it has started all of its products.
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -21,8 +25,8 @@
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
-/* One runs, and the next one is there when it ends; beside the next iteration's first, whose result is worked on
- * under the others. */
+/* One runs, and the next one is there when it ends; beside the next iteration's first, whose result
+ * is worked on under the others. */
 enum { MOST_IN_FLIGHT = 2, MOST_WITH_NEXT = 3 };
 
 typedef struct Lister {
@@ -30,7 +34,8 @@ typedef struct Lister {
     const Lookahead *lookahead; /* NULL: no product begins ahead */
     bool shares_out;            /* products over all consumers, of which each computes a share */
     bool divided;               /* consumers divide tiles */
-    int8_t late; /* how many iterations later products are waited for, and their stages given back */
+    /* how many iterations later products are waited for, and their stages given back */
+    int8_t late;
     OpList order;     /* of the operations */
     OpList meanwhile; /* products that run while the consumers meet, before they do */
     StepList steps;
@@ -68,7 +73,8 @@ add_plain(Lister *s, TirOpcode opcode)
     return step;
 }
 
-/* The stage in which a product is waited for, or the stages of a list of pipelines are given back. */
+/* The stage in which a product is waited for, or the stages of a list of pipelines are given
+ * back. */
 static int8_t
 stage_of(const Lister *s, bool stage1)
 {
@@ -89,7 +95,8 @@ looks_at(const TirOp *op, const TirVal *value)
     return false;
 }
 
-/* Without rounding and the masks of some iterations: in others both sides of a mask are the same registers. */
+/* Without rounding and the masks of some iterations: in others both sides of a mask are the same
+ * registers. */
 static const TirVal *
 unmasked(const TirVal *value)
 {
@@ -121,8 +128,8 @@ is_made_of(const Roles *r, const TirVal *value, const TirVal *operand)
     return false;
 }
 
-/* Whether `op` has something computed from the registers that product `in_flight` has as an operand: these may not be
- * read before it has ended, but by another product itself. */
+/* Whether `op` has something computed from the registers that product `in_flight` has as an
+ * operand: these may not be read before it has ended, but by another product itself. */
 static bool
 reads_operand(const Roles *r, const TirOp *op, const TirVal *in_flight)
 {
@@ -142,7 +149,8 @@ reads_operand(const Roles *r, const TirOp *op, const TirVal *in_flight)
 
 /* ---- waits and releases ---- */
 
-/* Whether the stage of `load` is still read: by what comes from place `from` on, or by a product in flight. */
+/* Whether the stage of `load` is still read: by what comes from place `from` on, or by a product in
+ * flight. */
 static bool
 is_busy(const Lister *s, const TirOp *load, uint32_t from)
 {
@@ -178,8 +186,8 @@ release_ended(Lister *s, uint32_t from)
     }
 }
 
-/* Waits until so many products are left, behind what computes `before` (or NULL); what comes stands from place
- * `from` on. */
+/* Waits until so many products are left, behind what computes `before` (or NULL); what comes stands
+ * from place `from` on. */
 static void
 wait_until(Lister *s, uint32_t left, uint32_t from, const ValueList *before)
 {
@@ -201,8 +209,8 @@ wait_until(Lister *s, uint32_t left, uint32_t from, const ValueList *before)
     release_ended(s, from);
 }
 
-/* What `op` reads besides a product's result, and the body computes from others that have ended: better
- * done before the wait for it. */
+/* What `op` reads besides a product's result, and the body computes from others that have ended:
+ * better done before the wait for it. */
 static void
 list_computed(const Roles *r, const TirOp *op, ValueList *out)
 {
@@ -222,8 +230,8 @@ copy_next_vectors(Lister *s)
     s->copied = true;
 }
 
-/* Whether the iteration's vectors may make room for the next one's under the last product in flight: no other begins, and
- * nothing reads them, from place `at` on. */
+/* Whether the iteration's vectors may make room for the next one's under the last product in
+ * flight: no other begins, and nothing reads them, from place `at` on. */
 static bool
 waits_under_last(const Lister *s, uint32_t at)
 {
@@ -311,8 +319,9 @@ is_sum(const Roles *r, const TirOp *op)
     return is && op->results[0]->type.rank == 2;
 }
 
-/* Before product `at`, which begins when all before it have ended and their results have been added up: there is no
- * room for both (stages_order.c).  What ptxas sees as the end of the sum is the release of what the last one read. */
+/* Before product `at`, which begins when all before it have ended and their results have been added
+ * up: there is no room for both (stages_order.c).  What ptxas sees as the end of the sum is the
+ * release of what the last one read. */
 static void
 make_room(Lister *s, uint32_t at)
 {
@@ -354,8 +363,8 @@ operand_registers(const Roles *r, const TirVal *value)
     return tir_type_elements(tile->type) * dtype_bits(tile->type.dtype) / 32 / GROUP_LANES;
 }
 
-/* Whether a thread has registers for its share of product `mma` beside the operands of products in flight: with
- * the sums that live over iterations, and the operands of products that come later. */
+/* Whether a thread has registers for its share of product `mma` beside the operands of products in
+ * flight: with the sums that live over iterations, and the operands of products that come later. */
 static bool
 has_room_beside(const Lister *s, const TirOp *mma, uint32_t at)
 {
@@ -380,8 +389,8 @@ has_room_beside(const Lister *s, const TirOp *mma, uint32_t at)
     return registers + BESIDE_SUMS <= (int64_t)tir_role(plan, ROLE_CONSUMER)->registers;
 }
 
-/* Whether the product at place `at` stands in front of one that the consumers share out, with nothing but such products
- * between, and is not for that one: it runs while they meet. */
+/* Whether the product at place `at` stands in front of one that the consumers share out, with
+ * nothing but such products between, and is not for that one: it runs while they meet. */
 static bool
 runs_meanwhile(const Lister *s, uint32_t at)
 {
@@ -395,7 +404,8 @@ runs_meanwhile(const Lister *s, uint32_t at)
            s->r->level[op->results[0]->id] > 1 && !op_uses_deep(s->order.at[next], op->results[0]);
 }
 
-/* Computed right operands of the products from place `at` on, but for that of `mma`, which is written for all. */
+/* Computed right operands of the products from place `at` on, but for that of `mma`, which is
+ * written for all. */
 static void
 write_rights(Lister *s, const TirOp *mma, uint32_t at)
 {
@@ -409,14 +419,15 @@ write_rights(Lister *s, const TirOp *mma, uint32_t at)
     }
 }
 
-/* Before the product at place `at` that the consumers share out: each writes its part of the left operand.  Products
- * in `meanwhile` run while they wait for each other, and on under this one where registers suffice: else ptxas would
- * run all products one after another. */
+/* Before the product at place `at` that the consumers share out: each writes its part of the left
+ * operand.  Products in `meanwhile` run while they wait for each other, and on under this one where
+ * registers suffice: else ptxas would run all products one after another. */
 static void
 share_out(Lister *s, TirOp *mma, uint32_t at)
 {
     s->met_for = mma;
-    /* Another one before it has read its stage when all have met: two in an iteration come back to that one. */
+    /* Another one before it has read its stage when all have met: two in an iteration come back to
+     * that one. */
     for (uint32_t k = s->in_flight.n; k-- > 0;)
         if (s->in_flight.at[k] != NULL && s->in_flight.at[k]->coop_k)
             wait_until(s, s->in_flight.n - 1 - k, at, NULL);
@@ -447,9 +458,9 @@ is_begun(const Lister *s, const TirOp *op)
            (ahead->load->op == TIR_OWN && op->op == TIR_TRANSPOSE && roles_lists(&ahead->needs, op));
 }
 
-/* The place of the last product of the order, and, where the next iteration's first product begins ahead, the one
- * behind which it does: its last product, or the last operation that asks for what that one overwrites; with a front
- * that operation. */
+/* The place of the last product of the order, and, where the next iteration's first product begins
+ * ahead, the one behind which it does: its last product, or the last operation that asks for what
+ * that one overwrites; with a front that operation. */
 static uint32_t
 last_mma(const Lister *s, uint32_t *begin)
 {
@@ -498,8 +509,8 @@ compute_front(Lister *s)
     s->steps.at[first].of_next = true;
 }
 
-/* The product that consumers meet for before the operation at place `at`: itself, or the next one behind a product whose
- * right operand they write before they meet.  NULL: they do not. */
+/* The product that consumers meet for before the operation at place `at`: itself, or the next one
+ * behind a product whose right operand they write before they meet.  NULL: they do not. */
 static TirOp *
 next_shared_out(const Lister *s, uint32_t at)
 {
@@ -536,8 +547,8 @@ add_operation(Lister *s, uint32_t at)
 static void
 end_iteration(Lister *s)
 {
-    /* Behind the consumers' barrier the stage of this iteration is free.  Not before the fence of what is
-     * added to memory, which would wait for the copies; under the last product. */
+    /* Behind the consumers' barrier the stage of this iteration is free.  Not before the fence of
+     * what is added to memory, which would wait for the copies; under the last product. */
     if (s->shares_out && s->r->vectors.n > 0)
         add(s, STEP_COPY_VECTORS, NULL, 0)->ahead = 2;
     copy_next_vectors(s);
@@ -578,7 +589,8 @@ new_lister(Roles *r)
                                             r->stage0_pipelines.n + r->stage1_pipelines.n + 1)};
 }
 
-/* The steps of an iteration, the first product of the next one begun in it if `lookahead` is not NULL. */
+/* The steps of an iteration, the first product of the next one begun in it if `lookahead` is not
+ * NULL. */
 Staged
 roles_list_in_order(Roles *r, const OpList *order, const Lookahead *lookahead, int8_t late)
 {
@@ -618,8 +630,8 @@ roles_list_in_order(Roles *r, const OpList *order, const Lookahead *lookahead, i
 
 /* ---- a pipelined one ---- */
 
-/* Operations in the order in which an iteration has them: those of stage 0 as far as its products, products of stage 1, arithmetic,
- * what is made of results of stage 1. */
+/* Operations in the order in which an iteration has them: those of stage 0 as far as its products,
+ * products of stage 1, arithmetic, what is made of results of stage 1. */
 static void
 order_stages(Lister *s)
 {
@@ -639,9 +651,9 @@ order_stages(Lister *s)
     }
 }
 
-/* Under the last product a consumer has time to find out about its next tile.  That is worth something in tiles
- * which are short by what the program is, as under a window; others may be of any length, and registers that are
- * kept from tile to tile change how ptxas colours the loop. */
+/* Under the last product a consumer has time to find out about its next tile.  That is worth
+ * something in tiles which are short by what the program is, as under a window; others may be of
+ * any length, and registers that are kept from tile to tile change how ptxas colours the loop. */
 static bool
 asks_for_next(const Roles *r)
 {
@@ -680,7 +692,8 @@ end_products(Lister *s)
     wait_until(s, late, s->issued, NULL);
 }
 
-/* Behind the arithmetic of stage 0: what is done under the last products, and the wait for those of stage 1. */
+/* Behind the arithmetic of stage 0: what is done under the last products, and the wait for those of
+ * stage 1. */
 static void
 end_stage0(Lister *s, Staged *staged)
 {
@@ -734,9 +747,9 @@ roles_list_pipelined(Roles *r)
             end_stage0(&s, &staged);
         if (i == s.order.n)
             break;
-        /* Pipelines of products of stage 0 are released when the statistics are there that the long arithmetic needs: an
-         * operation that the machine keeps in order with the wait for the products of stage 1, which would rise
-         * above all arithmetic otherwise. */
+        /* Pipelines of products of stage 0 are released when the statistics are there that the long
+         * arithmetic needs: an operation that the machine keeps in order with the wait for the
+         * products of stage 1, which would rise above all arithmetic otherwise. */
         if (i >= s.issued && op_use(op).unit == UNIT_MUFU && op->results[0]->type.rank == 2)
             s.pinned = false;
         release_ended(&s, i);

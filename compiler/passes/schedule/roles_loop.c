@@ -210,7 +210,8 @@ roles_reads_once_in_stage0(const Roles *r)
     return true;
 }
 
-/* Whether nothing but products of the main loop reads the tile, or what it is turned or parted to. */
+/* Whether nothing but products of the main loop reads the tile, or what it is turned or parted
+ * to. */
 static bool
 is_for_products_in(const Roles *r, const TirVal *tile)
 {
@@ -225,8 +226,9 @@ is_for_products_in(const Roles *r, const TirVal *tile)
     return others == 0;
 }
 
-/* Whether the program's place in the grid decides if the main loop has an iteration.  (Bounds that memory holds would be
- * waited for first, and those of a loop around differ between its iterations.) */
+/* Whether the program's place in the grid decides if the main loop has an iteration.  (Bounds that
+ * memory holds would be waited for first, and those of a loop around differ between its
+ * iterations.) */
 static bool
 may_be_empty(const Roles *r)
 {
@@ -247,7 +249,8 @@ may_be_empty(const Roles *r)
 bool
 roles_is_for_loop(const Roles *r, const TirOp *load)
 {
-    /* of a pair the first block waits for the bytes of both: without any it would run ahead of the second one */
+    /* of a pair the first block waits for the bytes of both: without any it would run ahead of the
+     * second one */
     return !tir_multiplies_in_pairs(r->fn->plan) && load->shared->kind == SHARED_PIPELINE &&
            load->n_limits == 0 && may_be_empty(r) && is_for_products_in(r, load->results[0]);
 }

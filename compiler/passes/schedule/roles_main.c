@@ -1,5 +1,6 @@
-/* roles_main.c - the main loop of a consumer that starts its products itself: pipelined by one stage, with a first product that
- * looks ahead, of nothing but sums, or as it is.  roles_list.c says what an iteration does, roles_steps.c writes the loop.
+/* roles_main.c - the main loop of a consumer that starts its products itself: pipelined by one
+ * stage, with a first product that looks ahead, of nothing but sums, or as it is.  roles_list.c
+ * says what an iteration does, roles_steps.c writes the loop.
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -19,8 +20,8 @@ text_order(const Roles *r)
     return order;
 }
 
-/* A pipelined loop stands in another order, and so do cooperative consumers, who read their parts of a tile before they take its
- * stage. */
+/* A pipelined loop stands in another order, and so do cooperative consumers, who read their parts
+ * of a tile before they take its stage. */
 static OpList
 order_of(const Roles *r, const Lookahead *lookahead)
 {
@@ -40,9 +41,9 @@ emit_loop(Roles *r, const OpList *order, const CloneMap *map, Range range, TirVa
 
 /* The loop with its first product in stage -1.
  *
- * Where consumers share a product, an iteration ends with work that overlaps no product: the share is written to
- * shared memory and handed to TMA.  The first product of the next iteration reads one tile that was loaded
- * long before and one that does not change, so it can start before that:
+ * Where consumers share a product, an iteration ends with work that overlaps no product: the share
+ * is written to shared memory and handed to TMA.  The first product of the next iteration reads one
+ * tile that was loaded long before and one that does not change, so it can start before that:
  *
  *     first product
  *     for all but the last  { iteration, as far as its products;  first product of the next;
@@ -52,8 +53,9 @@ emit_loop(Roles *r, const OpList *order, const CloneMap *map, Range range, TirVa
  * Of a loop with segments those without masks can be like that, and the others as they were: masks
  * and the result of the next product together take more registers than there are.
  *
- * A consumer then holds two stages of that pipeline.  The loop ends with a wait for the lookahead product: if the
- * first instructions of the next loop waited for it, ptxas would wait for all products. */
+ * A consumer then holds two stages of that pipeline.  The loop ends with a wait for the lookahead
+ * product: if the first instructions of the next loop waited for it, ptxas would wait for all
+ * products. */
 static void
 emit_lookahead(Roles *r, const CloneMap *map, Range range, const Lookahead *lookahead,
                TirVal **values)
@@ -95,8 +97,8 @@ use_body(Roles *r, TirBlock *body, OpList pipelines)
     roles_mark(r);
 }
 
-/* A copy of the body whose products begin with what is subtracted from them; its pipelines to `pipelines`.  (A loop
- * that is not pipelined has no late ones.) */
+/* A copy of the body whose products begin with what is subtracted from them; its pipelines to
+ * `pipelines`.  (A loop that is not pipelined has no late ones.) */
 static TirBlock *
 preloaded_body(Roles *r, OpList *pipelines)
 {
@@ -154,7 +156,8 @@ emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean,
     r->masks = MASKS_BY_SEGMENT;
 }
 
-/* Of what the lookahead product reads a consumer holds this iteration's stage and the next one's. */
+/* Of what the lookahead product reads a consumer holds this iteration's stage and the next
+ * one's. */
 static void
 hold_two_stages(TirOp *load)
 {

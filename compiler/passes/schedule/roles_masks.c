@@ -1,23 +1,24 @@
 /* roles_masks.c - masks of the iteration that stands before a pipelined loop.
  *
- *   does     segments say which masks an iteration needs (split-loops), but this one lies in one or another
- *            of them: in the first, or, where that is empty, in a later one.  A mask of a product's result that
- *            lives at one end of the loop stands under the question whether this iteration lies there, which
- *            is the same for all threads of a consumer:
+ *   does     segments say which masks an iteration needs (split-loops), but this one lies in one or
+ *            another of them: in the first, or, where that is empty, in a later one.  A mask of a
+ *            product's result that lives at one end of the loop stands under the question whether
+ *            this iteration lies there, which is the same for all threads of a consumer:
  *
  *                s = mask s, window        first = lo < split            last = lo >= split'
  *                s = mask s, diagonal  ->  if first { mask s, window }   if last { mask s, diagonal }
  *
- *            A loop that goes backwards has the masks of its end in its first iteration but in rare tiles: no
- *            question about those.
+ *            A loop that goes backwards has the masks of its end in its first iteration but in rare
+ *            tiles: no question about those.
  *   leaves   the conditions of those masks inside of the branches
  */
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
 
-/* Whether a mask is all that reads its tile, and that has the registers of a product's result: then the
- * side without the mask moves nothing.  (What is computed before it, as a tanh, runs beside the mask.) */
+/* Whether a mask is all that reads its tile, and that has the registers of a product's result: then
+ * the side without the mask moves nothing.  (What is computed before it, as a tanh, runs beside the
+ * mask.) */
 static bool
 takes_place(const Roles *r, const TirOp *op)
 {
@@ -29,8 +30,8 @@ takes_place(const Roles *r, const TirOp *op)
     return def->op == TIR_MMA || (def->op == TIR_MASK && takes_place(r, def));
 }
 
-/* Whether a mask lives at one end of the loop alone: before (TIR_LT) or behind (TIR_GE) place `k` between its
- * segments. */
+/* Whether a mask lives at one end of the loop alone: before (TIR_LT) or behind (TIR_GE) place `k`
+ * between its segments. */
 static bool
 is_of_one_end(const Roles *r, const TirOp *op, uint32_t *k, TirOpcode *side)
 {
@@ -53,7 +54,8 @@ is_of_one_end(const Roles *r, const TirOp *op, uint32_t *k, TirOpcode *side)
     return (first > 0) != (last > 0);
 }
 
-/* A tile; what a row or a column has in common is little work, and is better done under the product. */
+/* A tile; what a row or a column has in common is little work, and is better done under the
+ * product. */
 static bool
 is_tile(const TirVal *value)
 {

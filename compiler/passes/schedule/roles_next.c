@@ -1,16 +1,17 @@
 /* roles_next.c - what a tile begins with, found before the one before has ended.
  *
- * At the start of a work tile a consumer waits for one thing after the other: the tile's number, its indices, the
- * bounds of its loops, the first operands.  `next_tile` in the body stands where it has time to find them: under the
- * last product of the tile before.  What it computes then is a program of its own:
+ * At the start of a work tile a consumer waits for one thing after the other: the tile's number,
+ * its indices, the bounds of its loops, the first operands.  `next_tile` in the body stands where
+ * it has time to find them: under the last product of the tile before.  What it computes then is a
+ * program of its own:
  *
  *     body       { ..  %n = ..  kept(0)  ..  for .. %n { .. }  ..  next_tile  .. }
  *     next_tile  { ..  %m = ..  kept(0) }
  *
  * The indices of the grid are those of the next tile there; %n of that tile is what %m was.
  *
- * Kept are the scalars that decide loops and branches up to `next_tile`, where they follow from the launch;
- * what takes one instruction from others that are kept is computed again.
+ * Kept are the scalars that decide loops and branches up to `next_tile`, where they follow from the
+ * launch; what takes one instruction from others that are kept is computed again.
  */
 #include "compiler/passes/schedule/roles.h"
 

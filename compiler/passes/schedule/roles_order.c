@@ -1,9 +1,9 @@
 /* roles_order.c - the order in which the producer fills the pipelines of the main loop.
  *
- * One warp fills them all, and waits for a free stage of one after the other: pipelines that are given back
- * first are filled first.  In the order in which they are read, a tile that is read to the end of an
- * iteration keeps one that was free half an iteration before from being fetched, and then both are
- * fetched at once, each behind the other.
+ * One warp fills them all, and waits for a free stage of one after the other: pipelines that are
+ * given back first are filled first.  In the order in which they are read, a tile that is read to
+ * the end of an iteration keeps one that was free half an iteration before from being fetched, and
+ * then both are fetched at once, each behind the other.
  *
  *     products read  Q dO  dO  dS Q        read first: Q; given back first: dO
  *     filled         dO(i + 2) under the last products of iteration i, Q(i + 2) at its end
@@ -59,8 +59,8 @@ first_tile(const Roles *r)
     return NULL;
 }
 
-/* The place in the loop's body of the last operation that reads the pipeline behind `load`; vectors stay
- * behind the first tile, whose barriers they may share. */
+/* The place in the loop's body of the last operation that reads the pipeline behind `load`; vectors
+ * stay behind the first tile, whose barriers they may share. */
 static uint32_t
 last_reader(const Roles *r, const TirOp *load)
 {
@@ -74,8 +74,9 @@ last_reader(const Roles *r, const TirOp *load)
     return last;
 }
 
-/* Whether a second product of a chain reads the pipeline: the mma role issues it behind the first ones of the next
- * iteration (roles_issue.c), whose tiles have to be there before a stage of this one is free. */
+/* Whether a second product of a chain reads the pipeline: the mma role issues it behind the first
+ * ones of the next iteration (roles_issue.c), whose tiles have to be there before a stage of this
+ * one is free. */
 static bool
 is_read_late(const Roles *r, const TirOp *load)
 {
@@ -108,8 +109,8 @@ order_pipelines(Roles *r)
 {
     OpList *pipelines = &r->stage0_pipelines;
 
-    /* A loop whose first product begins an iteration ahead reads the next iteration's tile before it
-     * gives back its own: with one stage that would have to be filled first. */
+    /* A loop whose first product begins an iteration ahead reads the next iteration's tile before
+     * it gives back its own: with one stage that would have to be filled first. */
     for (uint32_t i = 0;
          i < pipelines->n && !tir_is_cooperative(r->fn->plan) && r->mmas == BY_CONSUMERS; i++) {
         if (pipelines->at[i]->shared->stages < 2)

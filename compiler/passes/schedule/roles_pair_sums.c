@@ -1,15 +1,18 @@
-/* roles_pair_sums.c - part of pass `roles`: the reduce roles of a pair's blocks, which add to the same places.
+/* roles_pair_sums.c - part of pass `roles`: the reduce roles of a pair's blocks, which add to the
+ * same places.
  *
- * What each block would add to memory by itself both add up before, and each adds its half of the columns: half as many bytes go
- * to memory.
+ * What each block would add to memory by itself both add up before, and each adds its half of the
+ * columns: half as many bytes go to memory.
  *
- *     reduce      { consumer_wait;  tmem_read sliced;  consumer_release;  pair_send;  atomic_add of the first columns;
+ *     reduce      { consumer_wait; tmem_read sliced; consumer_release; pair_send; atomic_add of the
+ *                 first columns;
  *                   pair_sum;  atomic_add of half the others }
  *
- * A thread holds the same rows in both blocks, and the same columns, its block's half first: it sends the other half to
- * the thread of its number in the other block, and waits for what that one sends.  It does that with the last
- * columns alone, and each block adds the others itself while they are on their way: who sends waits for the way to the other SM,
- * who adds for that to memory, and a thread that does both in turn keeps both busy (lower_pair_sums.c).  A block past the end of
+ * A thread holds the same rows in both blocks, and the same columns, its block's half first: it
+ * sends the other half to the thread of its number in the other block, and waits for what that one
+ * sends.  It does that with the last columns alone, and each block adds the others itself while
+ * they are on their way: who sends waits for the way to the other SM, who adds for that to memory,
+ * and a thread that does both in turn keeps both busy (lower_pair_sums.c).  A block past the end of
  * the grid's axis adds zeros, as plan_pairs.c has made sure.
  */
 #include "compiler/passes/schedule/plan.h"
@@ -17,9 +20,10 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-/* Columns of each block's half: as many as have come when the columns that are not added up are in memory, in pieces of two
- * instructions, or of one.  (By the simulator's clock attention's backward takes at head dimension 128 with halves of 28, 32 and 36
- * columns 3,428, 3,277 and 3,535 clocks a tile; at 64 it makes little difference.) */
+/* Columns of each block's half: as many as have come when the columns that are not added up are in
+ * memory, in pieces of two instructions, or of one.  (By the simulator's clock attention's backward
+ * takes at head dimension 128 with halves of 28, 32 and 36 columns 3,428, 3,277 and 3,535 clocks a
+ * tile; at 64 it makes little difference.) */
 int32_t
 plan_sent_columns(const Target *target, int32_t columns)
 {

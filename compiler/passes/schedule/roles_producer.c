@@ -6,8 +6,8 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-/* Whether what is loaded once for a tile is loaded behind the first tiles of the loop: their stages are
- * free sooner than its only one. */
+/* Whether what is loaded once for a tile is loaded behind the first tiles of the loop: their stages
+ * are free sooner than its only one. */
 static bool
 once_behind(const Roles *r)
 {
@@ -26,7 +26,8 @@ add_fills(Roles *r, StepList *steps, const OpList *pipelines, int8_t stage, Step
         roles_add_step(r, steps, STEP_FILL, pipelines->at[k], stage)->parts = parts;
 }
 
-/* Fills the pipelines of what is loaded once for a tile; what only the main loop reads where that has an iteration. */
+/* Fills the pipelines of what is loaded once for a tile; what only the main loop reads where that
+ * has an iteration. */
 static void
 fill_once(Roles *r)
 {
@@ -81,12 +82,13 @@ roles_make_producer(Roles *r)
     tir_role(r->fn->plan, ROLE_PRODUCER)->program = root;
 }
 
-/* An iteration of few bytes in many boxes: one warp takes longer to ask for them than memory to bring them.  Then the
- * pipelines are shared out among the warps of the producer's warp group, which have nothing else to do.  (A scheduler that
- * fetches tiles, a pair of blocks, and roles in those warps are for one producer.)
+/* An iteration of few bytes in many boxes: one warp takes longer to ask for them than memory to
+ * bring them.  Then the pipelines are shared out among the warps of the producer's warp group,
+ * which have nothing else to do.  (A scheduler that fetches tiles, a pair of blocks, and roles in
+ * those warps are for one producer.)
  *
- * Each of them keeps the order of the one producer among its own pipelines, and waits for less.  So where the roles come
- * to their end with one producer (check_roles.c), they do with several. */
+ * Each of them keeps the order of the one producer among its own pipelines, and waits for less.  So
+ * where the roles come to their end with one producer (check_roles.c), they do with several. */
 void
 roles_share_producer(Roles *r)
 {

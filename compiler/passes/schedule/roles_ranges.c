@@ -1,7 +1,8 @@
-/* roles_ranges.c - a role's program: where it is in the grid, and which iterations of the main loop it goes through.
+/* roles_ranges.c - a role's program: where it is in the grid, and which iterations of the main loop
+ * it goes through.
  *
- * Each role computes that by itself, from the index of the block: the producer for all consumers, a consumer for itself
- * and for the others of its block.
+ * Each role computes that by itself, from the index of the block: the producer for all consumers, a
+ * consumer for itself and for the others of its block.
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -107,8 +108,9 @@ roles_is_there(Roles *r, TirVal *index)
                                        : tir_binary(&r->b, TIR_LT, index, r->extent);
 }
 
-/* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
- * first program; without an index every axis gets a reading of its own, made by `b`, that uniform. */
+/* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of
+ * the block's first program; without an index every axis gets a reading of its own, made by `b`,
+ * that uniform. */
 void
 roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis, TirVal *index,
                TirVal *first)
@@ -163,7 +165,8 @@ range_of_program(Roles *r, const TirOp *loop, TirVal *index, TirVal *none)
     return range;
 }
 
-/* What one of two ranges has; where the second one lies behind the axis, it begins and ends with the first one. */
+/* What one of two ranges has; where the second one lies behind the axis, it begins and ends with
+ * the first one. */
 static Range
 range_of_both(Roles *r, const TirOp *loop, TirVal *index, TirVal *none)
 {
@@ -190,7 +193,8 @@ roles_consumer_range(Roles *r, const TirOp *loop, TirVal *index, TirVal *none)
                : range_of_program(r, loop, index, none);
 }
 
-/* Whether a scalar does not fall as the index of the consumer axis rises (`up`), or does not rise. */
+/* Whether a scalar does not fall as the index of the consumer axis rises (`up`), or does not
+ * rise. */
 static bool
 goes(const Roles *r, const TirVal *value, bool up)
 {
@@ -223,7 +227,8 @@ roles_loop_differs(const Roles *r, const TirOp *loop)
                                                  roles_depends_on_consumer(r, loop->args[1]));
 }
 
-/* Whether consumers differ in having the iterations of loops around that are being written; `begins`: in where they begin. */
+/* Whether consumers differ in having the iterations of loops around that are being written;
+ * `begins`: in where they begin. */
 static bool
 around_differs(const Roles *r, bool begins)
 {
@@ -237,7 +242,8 @@ around_differs(const Roles *r, bool begins)
     return differs;
 }
 
-/* Whether the consumer with this index has the iterations of the loops around that are being written. */
+/* Whether the consumer with this index has the iterations of the loops around that are being
+ * written. */
 static TirVal *
 has_iterations(Roles *r, TirVal *index)
 {

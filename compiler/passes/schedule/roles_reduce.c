@@ -1,14 +1,16 @@
-/* roles_reduce.c - the reduce role: warps that add the consumers' tiles to memory, and do nothing else.
+/* roles_reduce.c - the reduce role: warps that add the consumers' tiles to memory, and do nothing
+ * else.
  *
- * A TMA reduction reads shared memory long after it was issued, and a consumer that waited for it would hold up
- * the products of all.  So a consumer leaves its tile in its staging buffer and goes on; a reduce warp, one for
- * each consumer, in the producer's warp group, issues the reduction and signals when the buffer has been read:
+ * A TMA reduction reads shared memory long after it was issued, and a consumer that waited for it
+ * would hold up the products of all.  So a consumer leaves its tile in its staging buffer and goes
+ * on; a reduce warp, one for each consumer, in the producer's warp group, issues the reduction and
+ * signals when the buffer has been read:
  *
  *     consumer     { ..  staging_write .. }
  *     reduce warp  { staging_empty;  tma_reduce_add }
  *
- * A reduce warp runs its consumer's program, reduced to the loops and branches around the additions and the
- * coordinates these need: nothing but the tile has to be handed over.
+ * A reduce warp runs its consumer's program, reduced to the loops and branches around the additions
+ * and the coordinates these need: nothing but the tile has to be handed over.
  */
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/schedule/roles.h"
@@ -103,7 +105,8 @@ is_dead_scalar(const TirFn *fn, const TirOp *op)
            op->results[0]->type.rank == 0 && count_uses(fn, op->results[0]) == 0;
 }
 
-/* Lets the consumers leave their tiles in the staging buffers, and drops the coordinates in front of that. */
+/* Lets the consumers leave their tiles in the staging buffers, and drops the coordinates in front
+ * of that. */
 static void
 leave_tiles(TirFn *fn, TirBlock *block)
 {

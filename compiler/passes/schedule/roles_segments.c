@@ -1,14 +1,14 @@
 /* roles_segments.c - segments of the main loop for consumers that go in step.
  *
  * A loop is parted where masks begin or end to be live (split-loops), and each consumer has its own
- * places for that.  Consumers that meet in every iteration wait for the one with the most to do, so that
- * masks which only one of them needs cost nothing in the others: all take the places between which
- * the masks of every consumer are live.  They then run the same instructions, and come to their barrier
- * at the same one.  (The machine asks that of the threads of a warp alone; compute-sanitizer's
- * synccheck asks it of all that a barrier waits for.)
+ * places for that.  Consumers that meet in every iteration wait for the one with the most to do, so
+ * that masks which only one of them needs cost nothing in the others: all take the places between
+ * which the masks of every consumer are live.  They then run the same instructions, and come to
+ * their barrier at the same one.  (The machine asks that of the threads of a warp alone;
+ * compute-sanitizer's synccheck asks it of all that a barrier waits for.)
  *
- * Segments are parts of one loop until the lowering, unless they differ in more than masks: then each
- * becomes a loop of its own here, for what roles_segment says.
+ * Segments are parts of one loop until the lowering, unless they differ in more than masks: then
+ * each becomes a loop of its own here, for what roles_segment says.
  */
 #include "compiler/passes/schedule/roles.h"
 

@@ -1,14 +1,16 @@
 /* roles_stages.c - which operations of the main loop are in stage 0, which in stage 1.
  *
  *   level    tile IR with a plan, pass `stages`
- *   does     with `pipelined`, the main loop is pipelined by one stage: stage 1 of an iteration runs under stage 0 of
- *            the next one.  Stage 1: values that depend on a chain of two products, plus operations used only by
- *            stage 1.  A branch with results of both stages is split in two.  Stage 1 ends with the operations that
- *            read the results of its products, such as a sum that is scaled once more: they follow the wait for them.
- *            Has the operations stand in the order in which a consumer does them (stages_order.c), and makes pipelines of
- *            vectors that TMA can bring
- *   leaves   the stage of each operation of the main loop, 1 only where it is pipelined, and their order.  Pass `roles`
- *            takes other stages and orders as well, as far as a loop can have them
+ *   does     with `pipelined`, the main loop is pipelined by one stage: stage 1 of an iteration
+ *            runs under stage 0 of the next one.  Stage 1: values that depend on a chain of two
+ *            products, plus operations used only by stage 1.  A branch with results of both stages
+ *            is split in two.  Stage 1 ends with the operations that read the results of its
+ *            products, such as a sum that is scaled once more: they follow the wait for them. Has
+ *            the operations stand in the order in which a consumer does them (stages_order.c), and
+ *            makes pipelines of vectors that TMA can bring
+ *   leaves   the stage of each operation of the main loop, 1 only where it is pipelined, and their
+ *            order.  Pass `roles` takes other stages and orders as well, as far as a loop can have
+ *            them
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -154,8 +156,8 @@ make_half(Roles *r, TirBuilder *b, TirOp *branch, Split *split, bool late)
     return half;
 }
 
-/* Splits a branch of the block, or of a branch in it, that has results of both stages: the innermost first, so that
- * an operation of a branch is of one stage.  Whether there was one. */
+/* Splits a branch of the block, or of a branch in it, that has results of both stages: the
+ * innermost first, so that an operation of a branch is of one stage.  Whether there was one. */
 static bool
 split_branches(Roles *r, TirBlock *block)
 {
@@ -190,8 +192,8 @@ split_branches(Roles *r, TirBlock *block)
     return false;
 }
 
-/* Whether some buffer of a pipeline would be read by both stages: it would have to be kept for another
- * iteration. */
+/* Whether some buffer of a pipeline would be read by both stages: it would have to be kept for
+ * another iteration. */
 static bool
 shares_stages(const Roles *r)
 {
@@ -216,7 +218,8 @@ is_stage1_mma(const Roles *r, const TirVal *value)
            r->stage1[value->id];
 }
 
-/* Whether `op`, or what it has blocks for, looks at a stage 1 product's result or what is made of one. */
+/* Whether `op`, or what it has blocks for, looks at a stage 1 product's result or what is made of
+ * one. */
 static bool
 looks_at_late(const Roles *r, const TirOp *op)
 {
@@ -227,8 +230,8 @@ looks_at_late(const Roles *r, const TirOp *op)
     return looks;
 }
 
-/* Marks what stands behind the products of stage 1; false: one of these needs the result of another, as more than
- * what it adds to, and so a wait amid stage 1. */
+/* Marks what stands behind the products of stage 1; false: one of these needs the result of
+ * another, as more than what it adds to, and so a wait amid stage 1. */
 static bool
 mark_closing(Roles *r)
 {
@@ -246,7 +249,8 @@ mark_closing(Roles *r)
     return true;
 }
 
-/* Whether `value` has the registers of a product's result, which are written again by the next iteration's. */
+/* Whether `value` has the registers of a product's result, which are written again by the next
+ * iteration's. */
 static bool
 has_mma_registers(const TirVal *value)
 {
@@ -261,8 +265,8 @@ has_mma_registers(const TirVal *value)
     return def->op == TIR_MMA;
 }
 
-/* Whether `op` of stage 1 reads the result of a stage 0 product itself: that of the next iteration has its
- * registers by then. */
+/* Whether `op` of stage 1 reads the result of a stage 0 product itself: that of the next iteration
+ * has its registers by then. */
 static bool
 reads_early_result(const Roles *r, const TirOp *op)
 {
@@ -284,7 +288,8 @@ reads_early_results(const Roles *r)
     return false;
 }
 
-/* Whether a stage 0 product adds to something made of the result of another: it cannot start beside that. */
+/* Whether a stage 0 product adds to something made of the result of another: it cannot start beside
+ * that. */
 static bool
 begins_behind(const Roles *r, const TirOp *mma)
 {

@@ -1,15 +1,17 @@
-/* roles_stagger.c - programs that begin the main loop at different iterations, consumers that begin it one after the other.
+/* roles_stagger.c - programs that begin the main loop at different iterations, consumers that begin
+ * it one after the other.
  *
- * Programs that run at once and add what each iteration gives to the same memory would all add to the
- * same place at a time, tile by tile, since they go through the loop at the same pace: the slices of
- * the cache that hold this tile are busy, the others idle.  Where the iterations may be done in any
- * order, program p begins with iteration p % 8 and does those before it at the end.  No further away:
- * what the programs share should still be read by all at about the same time.
+ * Programs that run at once and add what each iteration gives to the same memory would all add to
+ * the same place at a time, tile by tile, since they go through the loop at the same pace: the
+ * slices of the cache that hold this tile are busy, the others idle.  Where the iterations may be
+ * done in any order, program p begins with iteration p % 8 and does those before it at the end.  No
+ * further away: what the programs share should still be read by all at about the same time.
  *
  *     number    0 1 2 ..  n - 1  | n ..      n: iterations without masks; those behind them stay
  *     iteration s s + 1 .. s - 1 | n ..      where they are
  *
- * Producer and consumers count the same numbers, and each computes the iteration that one stands for.
+ * Producer and consumers count the same numbers, and each computes the iteration that one stands
+ * for.
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -88,8 +90,8 @@ roles_iteration(Roles *r, TirVal *base, TirVal *number)
     return tir_binary(b, TIR_SUB, tir_binary(b, TIR_SUB, base, tir_const_int(b, 1)), number);
 }
 
-/* About the share that one of four consumers has of an iteration, in clocks: 7/8 of what it asks of the
- * tensor cores and of MUFU. */
+/* About the share that one of four consumers has of an iteration, in clocks: 7/8 of what it asks of
+ * the tensor cores and of MUFU. */
 static int32_t
 consumer_share(const Roles *r)
 {
@@ -110,13 +112,14 @@ consumer_share(const Roles *r)
     return (int32_t)(clocks * 7 / 8);
 }
 
-/* Consumers that begin a tile together, and have no ping-pong, go through it in step: all want the tensor cores
- * at once, then the arithmetic units.  In a tile with many iterations consumer k begins k shares of an
- * iteration later, which costs what the last consumer waits, once. */
+/* Consumers that begin a tile together, and have no ping-pong, go through it in step: all want the
+ * tensor cores at once, then the arithmetic units.  In a tile with many iterations consumer k
+ * begins k shares of an iteration later, which costs what the last consumer waits, once. */
 void
 roles_delay(Roles *r, Range range)
 {
-    /* H200, causal, d = 64, four consumers 448 clocks apart: 1.2 % more at 16k, about what it costs at 64 */
+    /* H200, causal, d = 64, four consumers 448 clocks apart: 1.2 % more at 16k, about what it costs
+     * at 64 */
     enum { LONG_TILE = 64 };
     TirType i32 = tir_scalar(DT_I32);
     TirVal *iterations = tir_binary(&r->b, TIR_SUB, range.hi, range.lo);

@@ -1,8 +1,9 @@
 /* roles_steps.c - the main loop of a role, written from its steps.
  *
- * A step is an operation of the loop's body, or something between operations: a wait for a product, a stage given
- * back.  Steps stand in the order in which the loop does them, and each has a stage: in the iteration that the loop
- * counts as i, a step of stage s is done for iteration i - s.  With two stages, a and a + 1, that makes
+ * A step is an operation of the loop's body, or something between operations: a wait for a product,
+ * a stage given back.  Steps stand in the order in which the loop does them, and each has a stage:
+ * in the iteration that the loop counts as i, a step of stage s is done for iteration i - s.  With
+ * two stages, a and a + 1, that makes
  *
  *     the first iteration's steps of stage a
  *     for ..  { the steps in order: those of stage a + 1 are an iteration behind }
@@ -10,8 +11,9 @@
  *
  * The producer's loop is written likewise, from steps that fill a stage each.
  *
- * A value of stage a that stage a + 1 reads is carried to the next iteration, or computed again where that takes
- * nothing but the iteration's number.  A wait names a product; how many later ones may still run is counted here.
+ * A value of stage a that stage a + 1 reads is carried to the next iteration, or computed again
+ * where that takes nothing but the iteration's number.  A wait names a product; how many later ones
+ * may still run is counted here.
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -58,8 +60,8 @@ remake_inputs(const Emission *e, CloneMap *map, const TirOp *op)
     }
 }
 
-/* The side of the branch of stage 0 that makes a value on which stage 1 does not read it: all that does stands on the
- * other side of branches with the same condition.  2: there is none. */
+/* The side of the branch of stage 0 that makes a value on which stage 1 does not read it: all that
+ * does stands on the other side of branches with the same condition.  2: there is none. */
 static uint32_t
 unread_side(const Roles *r, const TirVal *value)
 {
@@ -300,8 +302,8 @@ inner_bound(const Roles *r, TirBuilder *b, const CloneMap *outer, TirVal *base, 
     return tir_binary(b, TIR_SUB, base, clone_of(outer, r->loop->args[1 + inner - k]));
 }
 
-/* The loop with other bounds and initial values, without operations.  Its inner bounds are those that `outer` gives,
- * `least` or NULL the least they may be. */
+/* The loop with other bounds and initial values, without operations.  Its inner bounds are those
+ * that `outer` gives, `least` or NULL the least they may be. */
 static TirOp *
 begin_loop(Roles *r, bool bare, Range range, uint32_t n, TirVal *const *initial,
            const CloneMap *outer, TirVal *least)
@@ -334,7 +336,8 @@ begin_loop(Roles *r, bool bare, Range range, uint32_t n, TirVal *const *initial,
     return loop;
 }
 
-/* The loop, over iterations `range`, with inner bounds of at least `least`; `values` are then what it leaves. */
+/* The loop, over iterations `range`, with inner bounds of at least `least`; `values` are then what
+ * it leaves. */
 static void
 emit_steady(Emission *e, const CloneMap *map, Range range, TirVal *least, TirVal **values)
 {

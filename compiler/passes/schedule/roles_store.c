@@ -1,17 +1,19 @@
 /* roles_store.c - results that leave through shared memory, by TMA.
  *
- * Where a loop does nothing but add products up, all consumers end it at about the same time, and nothing
- * else keeps the tensor cores busy while they store their sums.  The same holds where a loop has
- * arithmetic beside its products and is pipelined by one stage: consumers with the same number of iterations
- * share the tensor cores evenly, so that they end together, too.  So the end is made short: a consumer
- * writes its tile into a staging buffer, a few swizzle atom columns of 128 bytes at a time, and has TMA
- * store it, which clips it at the ends of the tensor.  Threads then need no addresses, and need not exchange
- * elements with their neighbours until each has 16 bytes; the next tile's products start meanwhile.
+ * Where a loop does nothing but add products up, all consumers end it at about the same time, and
+ * nothing else keeps the tensor cores busy while they store their sums.  The same holds where a
+ * loop has arithmetic beside its products and is pipelined by one stage: consumers with the same
+ * number of iterations share the tensor cores evenly, so that they end together, too.  So the end
+ * is made short: a consumer writes its tile into a staging buffer, a few swizzle atom columns of
+ * 128 bytes at a time, and has TMA store it, which clips it at the ends of the tensor.  Threads
+ * then need no addresses, and need not exchange elements with their neighbours until each has 16
+ * bytes; the next tile's products start meanwhile.
  *
- * A pipelined loop has read what the consumer loads once for a tile when its last product begins, so that stage
- * may be the staging buffer, provided it has room for the whole tile and there is a second stage for the next
- * tile's load.  The consumer releases it when TMA has read it.  Waiting for that at once would stall the
- * consumer, so it waits under the next tile's first product (`deferred_release`).
+ * A pipelined loop has read what the consumer loads once for a tile when its last product begins,
+ * so that stage may be the staging buffer, provided it has room for the whole tile and there is a
+ * second stage for the next tile's load.  The consumer releases it when TMA has read it.  Waiting
+ * for that at once would stall the consumer, so it waits under the next tile's first product
+ * (`deferred_release`).
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -45,7 +47,8 @@ accesses(const TirBlock *block, const TirTensor *tensor)
     return n;
 }
 
-/* How many swizzle atom columns of a tile may be under way at once: all, else two, else one; 0: there is no room. */
+/* How many swizzle atom columns of a tile may be under way at once: all, else two, else one; 0:
+ * there is no room. */
 static int64_t
 atom_columns_that_fit(const Roles *r, int64_t rows, int64_t atom_columns)
 {
@@ -109,8 +112,8 @@ is_read_by_rows(const Roles *r, const TirVal *tile)
     return count_uses(r->fn, tile) == left;
 }
 
-/* The rows are the same: what a warp writes no other warp's product has read.  Each stores whole spans of
- * the swizzle, 8 rows. */
+/* The rows are the same: what a warp writes no other warp's product has read.  Each stores whole
+ * spans of the swizzle, 8 rows. */
 static bool
 fits_stage(const TirShared *pipeline, const TirVal *value, int64_t atom_columns)
 {

@@ -1,14 +1,15 @@
-/* roles_tiles.c - the tile scheduler's operations: each role's program begins by finding its tile, and ends with
- * what leads to the next one.
+/* roles_tiles.c - the tile scheduler's operations: each role's program begins by finding its tile,
+ * and ends with what leads to the next one.
  *
  *     producer { tile_send     ..  tile_draw }      of a dynamic scheduler
  *     body     { tile_receive  ..  tile_end }
  *     producer { tile_find     ..  tile_advance }   of a static one
  *     body     { tile_take     ..  tile_late }      of consumers that have `next_tile`
  *
- * With cluster launch control a producer asks for the next tile before it takes the answer.  Where all tiles are alike it
- * asks first, so that the answer is there when it has copied the tile at hand.  Where they differ in length it asks last: who asks
- * early has a tile in hand that another block could begin.
+ * With cluster launch control a producer asks for the next tile before it takes the answer.  Where
+ * all tiles are alike it asks first, so that the answer is there when it has copied the tile at
+ * hand.  Where they differ in length it asks last: who asks early has a tile in hand that another
+ * block could begin.
  *
  *     producer { tile_send  tile_ask  ..  tile_answer }
  *     producer { tile_send  ..  tile_ask  tile_answer }

@@ -1,11 +1,11 @@
-/* roles_vectors.c - vectors that an iteration loads, copied to shared memory while the one before it
- * is computed.
+/* roles_vectors.c - vectors that an iteration loads, copied to shared memory while the one before
+ * it is computed.
  *
  * A load from global memory takes longer than anything else that products wait for.  Where its
  * tensor is aligned as TMA wants it, a vector has a pipeline like a tile.  Else each
- * warp group copies its own to one of two stages, while an iteration reads the other.  One barrier an
- * iteration is enough, which stands behind the copies and behind what reads the stage that the next
- * ones go to:
+ * warp group copies its own to one of two stages, while an iteration reads the other.  One barrier
+ * an iteration is enough, which stands behind the copies and behind what reads the stage that the
+ * next ones go to:
  *
  *     consumers by themselves   { read i; copy i + 1; .. barrier }        copied before the loop: the first
  *     with their barrier    { read i; .. barrier; copy i + 2; .. }    the first two
@@ -54,8 +54,8 @@ roles_carrier(const Roles *r)
     return vector == NULL || r->lookahead ? vector : tile;
 }
 
-/* The stages of the loop's pipelines: of vectors there are as many, so that the producer runs ahead as
- * far with them. */
+/* The stages of the loop's pipelines: of vectors there are as many, so that the producer runs ahead
+ * as far with them. */
 static uint32_t
 stages_of_loop(const Roles *r)
 {
@@ -76,7 +76,8 @@ roles_pipeline_vectors(Roles *r)
 
     if (stages == 0 || r->pipelined || !switch_is_on(r->px, "pipeline"))
         return;
-    /* tiles go to the mma role, and it gives their stages back; of a graph, consumers give back vectors */
+    /* tiles go to the mma role, and it gives their stages back; of a graph, consumers give back
+     * vectors */
     if (r->mmas == AS_SUMS || r->mmas == AS_CHAIN)
         return;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {

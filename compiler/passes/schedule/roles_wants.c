@@ -1,7 +1,9 @@
-/* roles_wants.c - what consumers have to load, for check-roles: the body before it was parted, but for its arithmetic.
+/* roles_wants.c - what consumers have to load, for check-roles: the body before it was parted, but
+ * for its arithmetic.
  *
- * Of the loops, branches and scalars that decide which tiles are loaded, and from where, a copy stays in the plan; each load
- * that became a pipeline is a `want` there.  It is part of the text, so that edited text is compared with it, too.
+ * Of the loops, branches and scalars that decide which tiles are loaded, and from where, a copy
+ * stays in the plan; each load that became a pipeline is a `want` there.  It is part of the text,
+ * so that edited text is compared with it, too.
  */
 #include "compiler/passes/schedule/roles.h"
 #include "compiler/passes/util/iterations.h"
@@ -9,7 +11,8 @@
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/unread.h"
 
-/* Leaves out what has an effect, and has a want before each load of a pipeline; what is loaded may decide a branch. */
+/* Leaves out what has an effect, and has a want before each load of a pipeline; what is loaded may
+ * decide a branch. */
 static void
 turn_loads(TirFn *fn, TirBlock *block)
 {

@@ -17,17 +17,20 @@
  * that all warps are done with the stage which the next copy overwrites (they read it an
  * iteration ago).
  *
- * With one stage, groups that are read one after the other take turns: while one is read, the copy of
- * the group read before it is under way for its next turn.
+ * With one stage, groups that are read one after the other take turns: while one is read, the copy
+ * of the group read before it is under way for its next turn.
  *
  *                prologue: copies of all groups but the last, for the first iteration
  *                for ..  { async_wait; barrier; copies of the last group; commit; read the first ..
- *                          async_wait; barrier; copies of the first group for i+1; commit; read .. }
+ *                          async_wait; barrier; copies of the first group for i+1; commit; read ..
+ *                          }
  *
- * Where that can not be and products follow the last one that reads a stage, the next copies run under those.
+ * Where that can not be and products follow the last one that reads a stage, the next copies run
+ * under those.
  *
  *                prologue: copies of the first iteration
- *                for ..  { async_wait; barrier; read ..; barrier; copies for i+1; commit; other products }
+ *                for ..  { async_wait; barrier; read ..; barrier; copies for i+1; commit; other
+ *                products }
  */
 #include <string.h>
 
@@ -72,7 +75,8 @@ is_mma_operand(const Scheduler *s, const TirOp *op)
            feeds_mmas(s->fn->body, op->results[0], 0);
 }
 
-/* Scales of products; rows of less than 16 bytes, a copy's most, are loaded by those who need them. */
+/* Scales of products; rows of less than 16 bytes, a copy's most, are loaded by those who need
+ * them. */
 static bool
 is_scales(const Scheduler *s, const TirOp *op)
 {
@@ -597,8 +601,9 @@ loaded_elements(const TirBlock *block)
     return here + inside;
 }
 
-/* How many warps a block gets: enough that what it holds fits in registers: the accumulators of products, and where nothing
- * is accumulated what is loaded, such as a row that is read twice.  Twice as many of 4 warps' are all of an SM. */
+/* How many warps a block gets: enough that what it holds fits in registers: the accumulators of
+ * products, and where nothing is accumulated what is loaded, such as a row that is read twice.
+ * Twice as many of 4 warps' are all of an SM. */
 static uint32_t
 choose_warps(const TirFn *fn)
 {

@@ -1,15 +1,19 @@
-/* split_exp2.c - exponentials that units for f32 arithmetic compute, where the one for special functions limits a loop.
+/* split_exp2.c - exponentials that units for f32 arithmetic compute, where the one for special
+ * functions limits a loop.
  *
  *   level    tile IR with a plan; products are asynchronous
  *   needs    two f32 elements in an instruction (the target's record)
- *   does     counts an iteration's clocks of the tensor cores, of special functions and of f32 arithmetic, and says of each
- *            exp2 on tiles in the loop how many of 16 elements are computed by a polynomial: as many as it takes until
- *            the tensor cores limit the loop, but no more than balance the two kinds of units.  Where consumers take
- *            turns, one's arithmetic runs under the other's products: special functions may take 13/16 of the tensor
- *            cores' time, which leaves time for what is not overlapped (they stand still while a tile's first results
- *            come, and while a piece is stored and handed on).  One consumer's warps are all at their exponentials at
- *            the same time, and then all at the rest: special functions and the other arithmetic add up
- *   leaves   EXP2.polynomial.  Which elements those are, and how, is the lowering's (lower/lower_exp2.c)
+ *   does     counts an iteration's clocks of the tensor cores, of special functions and of f32
+ *            arithmetic, and says of each exp2 on tiles in the loop how many of 16 elements are
+ *            computed by a polynomial: as many as it takes until the tensor cores limit the loop,
+ *            but no more than balance the two kinds of units.  Where consumers take turns, one's
+ *            arithmetic runs under the other's products: special functions may take 13/16 of the
+ *            tensor cores' time, which leaves time for what is not overlapped (they stand still
+ *            while a tile's first results come, and while a piece is stored and handed on).  One
+ *            consumer's warps are all at their exponentials at the same time, and then all at the
+ *            rest: special functions and the other arithmetic add up
+ *   leaves   EXP2.polynomial.  Which elements those are, and how, is the lowering's
+ *            (lower/lower_exp2.c)
  */
 #include "compiler/ir/op_units.h"
 #include "compiler/ir/tir_walk.h"
@@ -18,7 +22,9 @@
 #include "compiler/passes/util/tir_util.h"
 
 enum {
-    MOST = 3, /* of 16; with more, dependent instructions took longer than what they saved (a model of sm_100) */
+    /* of 16; with more, dependent instructions took longer than what they saved (a model of
+     * sm_100) */
+    MOST = 3,
     PER_EXP2 = 12, /* f32 operations of an element that is computed by the polynomial */
     PER_LARGE = 1, /* one more where exponents may be above the range */
     EXP2_OF = 16

@@ -1,13 +1,13 @@
 /* stages_order.c - in which order a consumer does the operations of an iteration.
  *
- * Of a loop that is pipelined: each stage first what its products need, then what is made of their results.  Of one that
- * is not, an order that lets products run:
+ * Of a loop that is pipelined: each stage first what its products need, then what is made of their
+ * results.  Of one that is not, an order that lets products run:
  *
  *     vectors; what sums begin with
  *     products of what was loaded
  *     arithmetic
- *     products over all consumers, in front of them those that run while the consumers meet; then those of a consumer's own,
- *     additions to memory
+ *     products over all consumers, in front of them those that run while the consumers meet; then
+ *     those of a consumer's own, additions to memory
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -17,8 +17,9 @@
 
 /* ---- of a pipelined loop ---- */
 
-/* Where an operation of the body, at place `at`, comes in its stage: in stage 0 first what its products need, then
- * what is made of their results; in stage 1 its products, then what is made of theirs. */
+/* Where an operation of the body, at place `at`, comes in its stage: in stage 0 first what its
+ * products need, then what is made of their results; in stage 1 its products, then what is made of
+ * theirs. */
 static bool
 is_of_second_part(const Roles *r, uint32_t at, uint32_t last)
 {
@@ -81,7 +82,8 @@ typedef struct Order {
     bool *done;                 /* by place in the body: it is in the order */
 } Order;
 
-/* At the end; what runs while consumers meet, directly in front of the product for which they do. */
+/* At the end; what runs while consumers meet, directly in front of the product for which they
+ * do. */
 static void
 put(Order *s, TirOp *op)
 {
@@ -121,8 +123,8 @@ order_needs_of(Order *s, const TirOp *op)
     }
 }
 
-/* A product, at place `at`, that nothing waits for before the consumers' barrier, which the coop_k one at `coop_k_at`
- * needs: it runs while they meet. */
+/* A product, at place `at`, that nothing waits for before the consumers' barrier, which the coop_k
+ * one at `coop_k_at` needs: it runs while they meet. */
 static bool
 can_run_meanwhile(const Roles *r, uint32_t at, uint32_t coop_k_at)
 {
@@ -218,8 +220,8 @@ order_vector_reads(Order *s)
     }
 }
 
-/* Registers of a thread for what the loop carries, and for results of products that stand in the order: a sum of the
- * loop's own is one of the former. */
+/* Registers of a thread for what the loop carries, and for results of products that stand in the
+ * order: a sum of the loop's own is one of the former. */
 static int64_t
 registers_of_sums(const Order *s, const TirOp *next)
 {
@@ -237,8 +239,8 @@ registers_of_sums(const Order *s, const TirOp *next)
     return elements / GROUP_LANES;
 }
 
-/* Whether a product may begin while the results of those before it are there: else it stands where it is written, and
- * begins when these have been added to what they are for. */
+/* Whether a product may begin while the results of those before it are there: else it stands where
+ * it is written, and begins when these have been added to what they are for. */
 static bool
 has_room(const Order *s, const TirOp *mma)
 {
@@ -246,7 +248,8 @@ has_room(const Order *s, const TirOp *mma)
                              (int64_t)tir_role(s->r->fn->plan, ROLE_CONSUMER)->registers;
 }
 
-/* Products of loaded tiles: of consumers that divide tiles in the order in which pipelines are filled. */
+/* Products of loaded tiles: of consumers that divide tiles in the order in which pipelines are
+ * filled. */
 static void
 order_first_mmas(Order *s)
 {
@@ -282,7 +285,8 @@ order_divided(Order *s)
     }
 }
 
-/* The place of the last product that the consumers share out; the number of operations: there is none. */
+/* The place of the last product that the consumers share out; the number of operations: there is
+ * none. */
 static uint32_t
 place_of_share(const TirBlock *body)
 {
@@ -293,8 +297,8 @@ place_of_share(const TirBlock *body)
     return place;
 }
 
-/* The others as they are written, but a product that the consumers share out goes before others of the same
- * operand, and what is added to memory behind all products. */
+/* The others as they are written, but a product that the consumers share out goes before others of
+ * the same operand, and what is added to memory behind all products. */
 static void
 order_rest(Order *s)
 {

@@ -1,18 +1,18 @@
 /* acc_classes.c - accumulators: values of products that share one set of registers.
  *
- * A wgmma runs on after its instruction, and its accumulator must be neither copied nor moved meanwhile.
- * So all values of a chain that a product adds to - carried by loops, passed through branches, scaled in
- * between - live in one set of registers, their register class.
+ * A wgmma runs on after its instruction, and its accumulator must be neither copied nor moved
+ * meanwhile. So all values of a chain that a product adds to - carried by loops, passed through
+ * branches, scaled in between - live in one set of registers, their register class.
  *
- * A value that is computed from a result alone, while other products run, takes over the registers of the
- * result: ptxas does not find that by itself when nearly all registers are in use.
+ * A value that is computed from a result alone, while other products run, takes over the registers
+ * of the result: ptxas does not find that by itself when nearly all registers are in use.
  *
- * Two values share a register class only if neither overwrites the other while that may still be read: a sum
- * that is used again after more was added to it is copied first, and products that begin with the copy have a
- * register class of their own.
+ * Two values share a register class only if neither overwrites the other while that may still be
+ * read: a sum that is used again after more was added to it is copied first, and products that
+ * begin with the copy have a register class of their own.
  *
- * The lowering evaluates pure operations when their result is first read.  An operation on a value in a register
- * class is evaluated where it stands if the class holds another value by then:
+ * The lowering evaluates pure operations when their result is first read.  An operation on a value
+ * in a register class is evaluated where it stands if the class holds another value by then:
  *
  *     x = mul acc, 0.5            at once
  *     acc2 = mma p, v, acc        the registers of acc
@@ -138,8 +138,8 @@ can_join(const AccClasses *h, uint32_t a, uint32_t b)
     return true;
 }
 
-/* Puts two values into one class, unless a value of either class would be overwritten while it is needed; then the
- * lowering copies. */
+/* Puts two values into one class, unless a value of either class would be overwritten while it is
+ * needed; then the lowering copies. */
 static void
 join(AccClasses *h, const TirVal *a, const TirVal *b)
 {
@@ -212,7 +212,8 @@ join_flow(AccClasses *h, const TirBlock *block)
     }
 }
 
-/* A value that is computed from a tile of a chain and is added to the chain again is computed in place. */
+/* A value that is computed from a tile of a chain and is added to the chain again is computed in
+ * place. */
 static void
 join_in_place(AccClasses *h, const TirBlock *block)
 {
@@ -233,8 +234,8 @@ join_in_place(AccClasses *h, const TirBlock *block)
     }
 }
 
-/* The operand that an elementwise operation could take the place of: a tile of its type that nothing
- * else uses; NULL. */
+/* The operand that an elementwise operation could take the place of: a tile of its type that
+ * nothing else uses; NULL. */
 static TirVal *
 replaced_by(AccClasses *h, const TirVal *value)
 {
@@ -326,7 +327,8 @@ tmem_bit(const AtOnce *a, const TirOp *op)
     return acc_class_bit(a->acc_classes + 1 + (shared->over != NULL ? shared->over : shared)->id);
 }
 
-/* What a consumer reads in tensor memory is as good as overwritten when it gives the buffer back. */
+/* What a consumer reads in tensor memory is as good as overwritten when it gives the buffer
+ * back. */
 static bool
 overwrites_tmem(const TirOp *op)
 {
@@ -358,8 +360,9 @@ acc_classes_written(const AtOnce *a, const TirOp *op)
     return written;
 }
 
-/* Marks what stands before operation `at`, is asked for behind it, and is made of a register class to which it gives another
- * value.  (A loop or branch asks for what its blocks use before these run.) */
+/* Marks what stands before operation `at`, is asked for behind it, and is made of a register class
+ * to which it gives another value.  (A loop or branch asks for what its blocks use before these
+ * run.) */
 static void
 mark_before(AtOnce *a, const TirBlock *block, uint32_t at)
 {

@@ -1,9 +1,9 @@
 /* accesses.c - which accesses to tensors must keep their order.
  *
- * Two accesses of a program conflict when both touch a tensor, at least one of them writes, not both are
- * additions, and their boxes of indices may overlap.  Boxes are compared dimension by dimension: starts are
- * sums of scalars and constants, and where the difference is a constant, or a constant for each iteration
- * that lies in between, it may exceed the length.
+ * Two accesses of a program conflict when both touch a tensor, at least one of them writes, not
+ * both are additions, and their boxes of indices may overlap.  Boxes are compared dimension by
+ * dimension: starts are sums of scalars and constants, and where the difference is a constant, or a
+ * constant for each iteration that lies in between, it may exceed the length.
  *
  * Tensors of a launch do not overlap in memory, unless nothing is written to them.
  */
@@ -14,8 +14,8 @@
 
 /* ---- where accesses lie ---- */
 
-/* How far the start of the later access lies behind that of the earlier one: `constant`, and as much as
- * `each` for each iteration in between. */
+/* How far the start of the later access lies behind that of the earlier one: `constant`, and as
+ * much as `each` for each iteration in between. */
 typedef struct Distance {
     bool ok;
     int64_t constant, each;
@@ -211,7 +211,8 @@ walk_block(AccessWalk *walk, TirBlock *block, Open *open)
         AccessPair pair;
         if (op->op == TIR_BARRIER)
             open->n = 0;
-        /* Of a branch or loop: before all of it, where the threads are together and it is done once. */
+        /* Of a branch or loop: before all of it, where the threads are together and it is done
+         * once. */
         if (meets(walk, open, op, &pair)) {
             if (walk->found.earlier == NULL)
                 walk->found = pair;

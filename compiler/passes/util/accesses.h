@@ -11,11 +11,12 @@ typedef struct AccessPair {
     const TirOp *around;
 } AccessPair;
 
-/* Whether the two touch the same elements in the same order: element i of one tile is element i of the
- * other. */
+/* Whether the two touch the same elements in the same order: element i of one tile is element i of
+ * the other. */
 bool access_same_place(const AccessPair *pair);
 
-/* A walk over a block and its inner blocks that finds conflicting accesses with no barrier between them. */
+/* A walk over a block and its inner blocks that finds conflicting accesses with no barrier between
+ * them. */
 typedef struct AccessWalk {
     TirFn *fn;
     /* Whether a conflicting pair needs no barrier. */

@@ -1,8 +1,9 @@
 /* copy_casts.c - casts that copies make on their way.
  *
- * A tensor copy can round what it brings (CopyForm.to), so that products find their operands in shared memory as they read
- * them.  A load of which nothing but operands is made, by such casts, becomes one of the wanted type; its pipeline will have that type, which
- * says the same in the text.  Where there is no plan the kernel is as it was.
+ * A tensor copy can round what it brings (CopyForm.to), so that products find their operands in
+ * shared memory as they read them.  A load of which nothing but operands is made, by such casts,
+ * becomes one of the wanted type; its pipeline will have that type, which says the same in the
+ * text.  Where there is no plan the kernel is as it was.
  *
  *     %a = load A[..]           f32           %b = load A[..]    tf32
  *     %b = cast %a              tf32
@@ -13,8 +14,8 @@
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
 
-/* Whether all that uses `value`, through transposes, are products, as an operand, or casts to a type, if it is not of that yet,
- * of which nothing else is made. */
+/* Whether all that uses `value`, through transposes, are products, as an operand, or casts to a
+ * type, if it is not of that yet, of which nothing else is made. */
 static bool
 is_only_cast(const TirFn *fn, const TirVal *value, DType to)
 {

@@ -4,8 +4,9 @@
 
 #include "compiler/passes/pass.h"
 
-/* Has loads of which nothing but operands of products is made, by casts that tensor copies can make, bring what the casts would; they
- * have to become copies then.  The body as it was; NULL: there are no such loads. */
+/* Has loads of which nothing but operands of products is made, by casts that tensor copies can
+ * make, bring what the casts would; they have to become copies then.  The body as it was; NULL:
+ * there are no such loads. */
 TirBlock *fold_copy_casts(PassContext *px, TirFn *fn);
 /* A copy of a kernel with that done, to look at; the kernel itself, where there are none. */
 TirFn *with_copy_casts(PassContext *px, const TirFn *fn);

@@ -1,6 +1,7 @@
 /* iterations.c - iterations that a program does not have (see iterations.h).
  *
- * A product over rows that are all padding adds zeros: imply_masks puts zeros to the padding of what it sums up.
+ * A product over rows that are all padding adds zeros: imply_masks puts zeros to the padding of
+ * what it sums up.
  */
 #include "compiler/passes/util/iterations.h"
 
@@ -12,7 +13,8 @@ enum { DEEPEST_MIN = 4 }; /* minima in a count that are looked into: a bound on 
 
 /* ---- programs without rows ---- */
 
-/* Whether an access ends after `slack` elements along dimension `dim` of its tile; of any dimension: 2. */
+/* Whether an access ends after `slack` elements along dimension `dim` of its tile; of any
+ * dimension: 2. */
 static bool
 ends_after(const TirOp *op, uint32_t dim, const Linear *slack)
 {
@@ -25,8 +27,8 @@ ends_after(const TirOp *op, uint32_t dim, const Linear *slack)
     return false;
 }
 
-/* Whether a write leaves nothing in a program whose `slack` is at most 0: it has no elements then, or is the addition of a
- * product over none. */
+/* Whether a write leaves nothing in a program whose `slack` is at most 0: it has no elements then,
+ * or is the addition of a product over none. */
 static bool
 leaves_nothing(const TirOp *write, const Linear *slack)
 {
@@ -41,7 +43,8 @@ leaves_nothing(const TirOp *write, const Linear *slack)
     return right != NULL && right->op == TIR_LOAD && ends_after(right, 0, slack);
 }
 
-/* Whether a program in which `condition` does not hold leaves nothing, whatever iterations it has. */
+/* Whether a program in which `condition` does not hold leaves nothing, whatever iterations it
+ * has. */
 static bool
 is_without_rows(const TirBlock *body, const TirOp *condition)
 {
@@ -146,8 +149,8 @@ subtract_host(Linear *sum, const HostExpr *expr, int64_t scale)
     sum->ok = false;
 }
 
-/* Whether a sum is at most 0, where it falls by `by` with each index of an axis, from the axis' extent on; `sum` is
- * what it is at index 0. */
+/* Whether a sum is at most 0, where it falls by `by` with each index of an axis, from the axis'
+ * extent on; `sum` is what it is at index 0. */
 static bool
 is_spent(const Linear *sum, const HostExpr *extent, int64_t by)
 {
@@ -194,8 +197,8 @@ is_none_past(const TirFn *fn, uint32_t axis, Linear count, uint32_t depth)
     return false;
 }
 
-/* Whether all of the tile's range in dimension `d` of the tensor, which begins at `start`, lies behind the tensor's end past the
- * end of an axis. */
+/* Whether all of the tile's range in dimension `d` of the tensor, which begins at `start`, lies
+ * behind the tensor's end past the end of an axis. */
 static bool
 is_behind_tensor(const TirFn *fn, uint32_t axis, const TensorDim *dim, const TirVal *start)
 {

@@ -6,9 +6,9 @@
 
 enum { LINEAR_TERMS = 12 };
 
-/* A sum of named sizes, other scalars and ranges with integer coefficients; `ok` is false if the integer has no
- * such form.  `axis`: along which axis of what was added a range stands: the same range along another one is another
- * index. */
+/* A sum of named sizes, other scalars and ranges with integer coefficients; `ok` is false if the
+ * integer has no such form.  `axis`: along which axis of what was added a range stands: the same
+ * range along another one is another index. */
 typedef struct Linear {
     bool ok;
     int64_t constant;

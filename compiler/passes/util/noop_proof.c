@@ -135,8 +135,8 @@ fold(TirOpcode op, double a, double b)
     }
 }
 
-/* Whether an operation makes infinities or NaN of finite operands.  Data is taken to be such that it does not, but
- * padding is zeros. */
+/* Whether an operation makes infinities or NaN of finite operands.  Data is taken to be such that
+ * it does not, but padding is zeros. */
 static bool
 may_leave_finite(const TirOp *op, const Symbol *a, const Symbol *b)
 {
@@ -442,8 +442,8 @@ eval_if(Prover *p, const TirOp *op)
 
 static bool is_positive(const Prover *asks, const TirVal *value);
 
-/* Whether a float is above zero and finite, and what a loop carries always is; `carried` is such a value that is looked
- * at. */
+/* Whether a float is above zero and finite, and what a loop carries always is; `carried` is such a
+ * value that is looked at. */
 static bool
 stays_positive(const Prover *p, const TirVal *value, const TirVal *carried, uint32_t depth)
 {

@@ -20,8 +20,8 @@ bool value_is_constant(Arena *arena, const TirFn *fn, const TirVal *value, doubl
 /* Whether `value` is finite and above zero, by the kernel's `require` lines. */
 bool value_is_positive(Arena *arena, const TirFn *fn, const TirVal *value);
 
-/* Whether every element of `value` that `mask` hides is `number`, whatever the other elements are.  The mask's
- * tile has the shape of `value`. */
+/* Whether every element of `value` that `mask` hides is `number`, whatever the other elements are.
+ * The mask's tile has the shape of `value`. */
 bool hidden_elements_are(Arena *arena, const TirFn *fn, const TirOp *mask, const TirVal *value,
                          double number);
 

@@ -1,14 +1,14 @@
 /* pipeline_cursors.c - pipelines that a role goes around together.
  *
- * A cursor is a stage and a phase, two registers that a role keeps from tile to tile.  Pipelines of as many stages that are
- * filled, or read, the same number of times between any two places of the program have the same stage and phase at
- * each of them.  Consumers with a looked-ahead product, and their producer, are short of registers: there one cursor
- * serves such pipelines.
+ * A cursor is a stage and a phase, two registers that a role keeps from tile to tile.  Pipelines of
+ * as many stages that are filled, or read, the same number of times between any two places of the
+ * program have the same stage and phase at each of them.  Consumers with a looked-ahead product,
+ * and their producer, are short of registers: there one cursor serves such pipelines.
  */
 #include "compiler/passes/util/pipeline_cursors.h"
 
-/* The place, counted from 1, of the only operation of a kind with `pipeline` that is in no loop or branch; 0:
- * there is not exactly one. */
+/* The place, counted from 1, of the only operation of a kind with `pipeline` that is in no loop or
+ * branch; 0: there is not exactly one. */
 static uint32_t
 only_place(const TirBlock *body, TirOpcode op, const TirShared *pipeline)
 {
@@ -23,8 +23,8 @@ only_place(const TirBlock *body, TirOpcode op, const TirShared *pipeline)
     return n == 1 ? at : 0;
 }
 
-/* Whether the producer fills both pipelines wherever it fills one, once a block and with no loop or branch
- * between, `pipeline` before `other`. */
+/* Whether the producer fills both pipelines wherever it fills one, once a block and with no loop or
+ * branch between, `pipeline` before `other`. */
 static bool
 filled_together(const TirFn *fn, const TirBlock *block, const TirShared *pipeline,
                 const TirShared *other)
@@ -52,8 +52,8 @@ filled_together(const TirFn *fn, const TirBlock *block, const TirShared *pipelin
     return together;
 }
 
-/* The last pipeline that the producer fills together with `pipeline`: one cursor is enough for those.  One that
- * draws tiles, where consumers can spare no register, has few. */
+/* The last pipeline that the producer fills together with `pipeline`: one cursor is enough for
+ * those.  One that draws tiles, where consumers can spare no register, has few. */
 static const TirShared *
 pipeline_to_fill_with(const TirFn *fn, const TirShared *pipeline)
 {
@@ -71,9 +71,10 @@ pipeline_to_fill_with(const TirFn *fn, const TirShared *pipeline)
     return found;
 }
 
-/* Pipelines that are filled once for a tile and have as many stages go around together: one cursor is enough, that
- * of the pipeline given back last, and consumers that keep it from tile to tile are short of registers.  (What
- * is waited for once in a tile, and given back once, is so in no loop: pass check-roles.) */
+/* Pipelines that are filled once for a tile and have as many stages go around together: one cursor
+ * is enough, that of the pipeline given back last, and consumers that keep it from tile to tile are
+ * short of registers.  (What is waited for once in a tile, and given back once, is so in no loop:
+ * pass check-roles.) */
 static const TirShared *
 pipeline_to_follow(const TirFn *fn, const TirShared *pipeline)
 {
@@ -97,7 +98,8 @@ pipeline_to_follow(const TirFn *fn, const TirShared *pipeline)
     return found;
 }
 
-/* Whether a pipeline goes around with that of tile numbers, which then waits for the end of a tile. */
+/* Whether a pipeline goes around with that of tile numbers, which then waits for the end of a
+ * tile. */
 static bool
 follows_tiles(const TirFn *fn, bool producer, const TirShared *pipeline)
 {

@@ -1,4 +1,5 @@
-/* pipeline_cursors.h - pipelines that a role goes around together: one cursor is enough for them. */
+/* pipeline_cursors.h - pipelines that a role goes around together: one cursor is enough for
+ * them. */
 #ifndef TILEC_PASSES_PIPELINE_CURSORS_H
 #define TILEC_PASSES_PIPELINE_CURSORS_H
 

@@ -1,20 +1,25 @@
 /* range.c - between which integers the values of a program lie (see range.h).
  *
- * Comparisons of i32 must be right for all values.  `a + 1 > b` is `a - b > -1` only where a - b is an i32; what moves
- * something from one side of a comparison to the other, or adds up what the program does not, asks here first.
+ * Comparisons of i32 must be right for all values.  `a + 1 > b` is `a - b > -1` only where a - b is
+ * an i32; what moves something from one side of a comparison to the other, or adds up what the
+ * program does not, asks here first.
  *
  * Facts:
  *   1. What the program computes does not overflow (docs/language.md): each result is an i32.
- *   2. Sizes are at least 0, and at most LARGEST_SIZE: what counts tiles of larger ones would overflow.
- *   3. Indices of a range that are no padding are less than its bound; those that are padding, and those of programs behind
- *      the end of the grid, by no more than BEHIND.
- *   4. A range with a bound that begins at a number times its length is tile of that number of `tiles(S, N)`, from 0 on.
+ *   2. Sizes are at least 0, and at most LARGEST_SIZE: what counts tiles of larger ones would
+ *      overflow.
+ *   3. Indices of a range that are no padding are less than its bound; those that are padding, and
+ *      those of programs behind the end of the grid, by no more than BEHIND.
+ *   4. A range with a bound that begins at a number times its length is tile of that number of
+ *      `tiles(S, N)`, from 0 on.
  *   5. Scalar parameters and loaded numbers are any i32.
  *
- *   6. What a program subtracts at its top level is an i32, too, where it is part of something else.
+ *   6. What a program subtracts at its top level is an i32, too, where it is part of something
+ *      else.
  *
- * A difference is looked at in two ways, and the narrower one counts: as an interval less an interval, and as a linear sum
- * in which indices have the place of their bounds, so that sizes cancel: n - (m + (Sk - Sq)) is at most Sk - 1 - 0 - Sk + Sq.
+ * A difference is looked at in two ways, and the narrower one counts: as an interval less an
+ * interval, and as a linear sum in which indices have the place of their bounds, so that sizes
+ * cancel: n - (m + (Sk - Sq)) is at most Sk - 1 - 0 - Sk + Sq.
  */
 #include "compiler/passes/util/range.h"
 
@@ -159,7 +164,8 @@ of_operation(const TirFn *fn, const TirOp *op, uint32_t *steps)
     }
 }
 
-/* Where a range of so many elements with a bound begins: at a number times its length, 0 at least, and perhaps further on. */
+/* Where a range of so many elements with a bound begins: at a number times its length, 0 at least,
+ * and perhaps further on. */
 static Range
 of_start(const TirFn *fn, const TirVal *start, int32_t length, uint32_t *steps)
 {
@@ -219,7 +225,8 @@ range_of(const TirFn *fn, const TirVal *value)
 
 /* ---- differences ---- */
 
-/* Puts the bound of each index that counts upward in its place; those that count downward are at least where they begin. */
+/* Puts the bound of each index that counts upward in its place; those that count downward are at
+ * least where they begin. */
 static void
 put_bounds(Linear *sum)
 {
@@ -236,7 +243,8 @@ put_bounds(Linear *sum)
     }
 }
 
-/* Puts where it begins in the place of each index that counts downward and of which no more is known. */
+/* Puts where it begins in the place of each index that counts downward and of which no more is
+ * known. */
 static void
 put_starts(const TirFn *fn, Linear *sum)
 {
@@ -265,7 +273,8 @@ is_computed(const TirFn *fn, const TirVal *x, const TirVal *y)
     return false;
 }
 
-/* Takes x - y out of a sum where any number is left of each, but their difference is an i32; its greatest value. */
+/* Takes x - y out of a sum where any number is left of each, but their difference is an i32; its
+ * greatest value. */
 static int64_t
 take_difference(const TirFn *fn, Linear *sum)
 {

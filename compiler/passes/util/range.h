@@ -1,4 +1,5 @@
-/* range.h - between which integers the values of a program lie: what may be rewritten since it does not overflow. */
+/* range.h - between which integers the values of a program lie: what may be rewritten since it does
+ * not overflow. */
 #ifndef TILEC_PASSES_RANGE_H
 #define TILEC_PASSES_RANGE_H
 

@@ -1,6 +1,8 @@
-/* read_once.c - tiles that have each element of a range several times are loaded once, and spread in registers.
+/* read_once.c - tiles that have each element of a range several times are loaded once, and spread
+ * in registers.
  *
- * Of a packed type the bytes are loaded once for each element in them; as plain tiles of bytes they can be copied.
+ * Of a packed type the bytes are loaded once for each element in them; as plain tiles of bytes they
+ * can be copied.
  *
  *     %a = load W[%n +: 64, %k +: 32 by 2 of 64]          %b = load W[%n +: 64, %k +: 32]
  *                                                         %a = spread %b +: 2 by 1 of 64 axis(1)

@@ -4,9 +4,11 @@
 
 #include "compiler/ir/tir.h"
 
-/* Whether the last dimension of a tile is a range, each of whose elements comes several times in a row. */
+/* Whether the last dimension of a tile is a range, each of whose elements comes several times in a
+ * row. */
 bool repeats_elements(const TirOp *load);
-/* If operation `at` of a block loads such a tile, as one of a packed type is, the elements are loaded once, and spread. */
+/* If operation `at` of a block loads such a tile, as one of a packed type is, the elements are
+ * loaded once, and spread. */
 void read_bytes_once(TirFn *fn, TirBlock *block, uint32_t at);
 
 #endif

@@ -5,8 +5,8 @@
 #include "compiler/ir/layout.h"
 #include "compiler/ir/tir.h"
 
-/* The shared_read behind a view (a read, or transposes or a part of one), and whether it is transposed;
- * NULL when the value lies in registers. */
+/* The shared_read behind a view (a read, or transposes or a part of one), and whether it is
+ * transposed; NULL when the value lies in registers. */
 const TirOp *view_source(const TirVal *value, bool *transposed);
 /* The part that a view is of its tile; NULL: all of it. */
 const TirOp *view_part(const TirVal *value);

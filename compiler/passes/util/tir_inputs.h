@@ -1,5 +1,5 @@
-/* tir_inputs.h - goes through what a value is computed from: each value once, however often it is read, so that
- * `p = p * p + p`, forty times over, is forty values and not 2^40 ways.
+/* tir_inputs.h - goes through what a value is computed from: each value once, however often it is
+ * read, so that `p = p * p + p`, forty times over, is forty values and not 2^40 ways.
  *
  *     for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
  *         .. in.value ..                    the value itself first

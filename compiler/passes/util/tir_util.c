@@ -359,7 +359,8 @@ times_axis(const TirVal *value, uint32_t axis)
     return 0;
 }
 
-/* Whether an axis counts the elements of size `size`, `by` at a time: past its end, index * by is at least the size. */
+/* Whether an axis counts the elements of size `size`, `by` at a time: past its end, index * by is
+ * at least the size. */
 static bool
 counts_size(const HostExpr *extent, uint32_t size, int64_t by)
 {
@@ -369,7 +370,8 @@ counts_size(const HostExpr *extent, uint32_t size, int64_t by)
            extent->a->index == size && extent->b->kind == HOST_INT && extent->b->integer == by;
 }
 
-/* Whether along dimension `dim` of its tile, which goes `by` at a time, a write ends where the axis does. */
+/* Whether along dimension `dim` of its tile, which goes `by` at a time, a write ends where the axis
+ * does. */
 static bool
 is_limited_by(const TirOp *write, const HostExpr *extent, uint32_t dim, int64_t by)
 {

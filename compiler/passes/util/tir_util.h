@@ -39,17 +39,19 @@ uint32_t tir_axes_of(Arena *arena, const TirVal *value);
 uint32_t tir_axes_of_loads(Arena *arena, const TirVal *value);
 /* Adds a carried value to a loop; the caller adds the operand of its yield. */
 TirVal *loop_add_carried(TirFn *fn, TirOp *loop, TirVal *initial, const char *name);
-/* `op` accesses what `from` does of a tensor: its dimensions and limits, of which the operands are the caller's. */
+/* `op` accesses what `from` does of a tensor: its dimensions and limits, of which the operands are
+ * the caller's. */
 void tir_copy_place(TirOp *op, const TirOp *from);
-/* Writes at the end of a block what becomes of one of its operations; false: the rest need not be written. */
+/* Writes at the end of a block what becomes of one of its operations; false: the rest need not be
+ * written. */
 typedef bool TirWriteOp(void *user, TirBlock *block, TirOp *op);
 /* A block anew, which is empty at first. */
 void tir_write_anew(TirBlock *block, TirWriteOp *write, void *user);
-/* What stands from then on for the one result of `op`, which has its operands by now; NULL: it stands for itself.  What it makes
- * goes in front of `op`. */
+/* What stands from then on for the one result of `op`, which has its operands by now; NULL: it
+ * stands for itself.  What it makes goes in front of `op`. */
 typedef TirVal *TirRewrite(void *user, TirBuilder *b, TirOp *op);
-/* Writes a block, and those in it, anew: work in proportion to its length, however much is replaced.  What was replaced stays,
- * unused.  True: something was. */
+/* Writes a block, and those in it, anew: work in proportion to its length, however much is
+ * replaced.  What was replaced stays, unused.  True: something was. */
 bool tir_rewrite(Arena *arena, TirFn *fn, TirBlock *block, TirRewrite *rewrite, void *user);
 /* The yield that ends a block. */
 TirOp *block_yield(const TirBlock *block);
@@ -61,14 +63,16 @@ uint32_t count_mmas(const TirBlock *block);
 TirOp *barrier_before(const TirFn *fn, const TirOp *op);
 /* The first branch of a block that has products; NULL: none has. */
 const TirOp *branch_with_mmas(const TirBlock *block);
-/* Whether nothing but another product of the block reads the result of one, to add to it: both have the same registers. */
+/* Whether nothing but another product of the block reads the result of one, to add to it: both have
+ * the same registers. */
 bool tir_is_added_to(const TirBlock *block, const TirVal *result);
 /* Whether there is a product in the block itself, and an operation in it or the blocks in it. */
 bool has_own_mma(const TirBlock *block);
 bool has_operation(const TirBlock *block, TirOpcode op);
 /* Whether an operation, or one in its blocks, writes to a tensor. */
 bool op_writes_deep(const TirOp *op);
-/* Whether `value`, or a transpose of it, is operand `first` of a product in `block` or the blocks in it, or the next one. */
+/* Whether `value`, or a transpose of it, is operand `first` of a product in `block` or the blocks
+ * in it, or the next one. */
 bool feeds_mmas(const TirBlock *block, const TirVal *value, uint32_t first);
 /* Whether a block is another one or lies in it, however deep. */
 bool tir_is_inside(const TirBlock *block, const TirBlock *around);
@@ -80,27 +84,29 @@ bool tir_is_loaded_ahead(const TirOp *load);
 /* Whether `op` or `block`, or a block in it, stores or adds to `tensor`. */
 bool op_writes_tensor(const TirOp *op, const TirTensor *tensor);
 bool writes_tensor(const TirBlock *block, const TirTensor *tensor);
-/* Whether a store or an addition writes nothing when it runs for an index outside of grid axis `axis`: its place
- * then begins outside of the tensor or past a limit. */
+/* Whether a store or an addition writes nothing when it runs for an index outside of grid axis
+ * `axis`: its place then begins outside of the tensor or past a limit. */
 bool writes_nothing_past(const TirFn *fn, uint32_t axis, const TirOp *write);
 /* Whether parts of a pack are among the indices of an access. */
 bool has_pack(const TirOp *access);
-/* Whether the part of a row that is accessed begins at a multiple of BOX_UNIT bytes, as a TMA box must. */
+/* Whether the part of a row that is accessed begins at a multiple of BOX_UNIT bytes, as a TMA box
+ * must. */
 bool box_begins_aligned(const TirOp *access);
 /* The same for a write; besides, only boxes of loads may begin before their tensor (PTX ISA). */
 bool box_may_be_written(const TirOp *write);
-/* Whether a TMA box can end where the access does if that is before the end of the tensor.  That works for one
- * dimension other than the last, and takes one more of the box's `most_rank` dimensions. */
+/* Whether a TMA box can end where the access does if that is before the end of the tensor.  That
+ * works for one dimension other than the last, and takes one more of the box's `most_rank`
+ * dimensions. */
 bool box_may_end(const TirOp *access, uint32_t most_rank);
-/* Whether a box that ends so may begin before its tensor along that dimension: it may then be one that goes row by row
- * (lower_begin_rows). */
+/* Whether a box that ends so may begin before its tensor along that dimension: it may then be one
+ * that goes row by row (lower_begin_rows). */
 bool box_may_begin_before(const TirOp *access);
 /* That dimension of the tensor; its rank: there is none. */
 uint32_t box_ended_dimension(const TirOp *access);
 /* Whether TMA can bring the vector of a load. */
 bool fits_vector_box(const TirOp *load);
-/* An upper bound of the accumulator elements that are alive together: all carried ones, and the largest of
- * the others. */
+/* An upper bound of the accumulator elements that are alive together: all carried ones, and the
+ * largest of the others. */
 int64_t accumulator_elements(const TirBlock *block);
 /* Whether an i32 index is known to be at least 0: grid indices, sizes, loop counters from such, and
  * sums, products, quotients of them. */

@@ -1,8 +1,8 @@
 /* unread.c - drops what loops and branches hand on and nobody reads (see unread.h).
  *
- * A value is read if an operation with an effect reads it, or one that has a result that is read, or if it decides which
- * operations with effects are done.  A sum that is not read is read by its own addition all the same, so counting
- * uses does not find it.
+ * A value is read if an operation with an effect reads it, or one that has a result that is read,
+ * or if it decides which operations with effects are done.  A sum that is not read is read by its
+ * own addition all the same, so counting uses does not find it.
  */
 #include "compiler/passes/util/unread.h"
 

@@ -4,8 +4,8 @@
 
 #include "compiler/ir/tir.h"
 
-/* Drops carried values of loops and results of branches in `body` that have no influence on memory, such as a sum that only
- * goes into itself.  Whether there were some. */
+/* Drops carried values of loops and results of branches in `body` that have no influence on memory,
+ * such as a sum that only goes into itself.  Whether there were some. */
 bool drop_unread(Arena *arena, TirFn *fn, TirBlock *body);
 /* Drops operations whose results are not read, either. */
 void drop_unread_operations(Arena *arena, TirFn *fn, TirBlock *body);

@@ -1,4 +1,5 @@
-/* votes.c - votes over a whole tile, and the reductions along rows that are made together with them. */
+/* votes.c - votes over a whole tile, and the reductions along rows that are made together with
+ * them. */
 #include "compiler/passes/util/votes.h"
 
 #include "compiler/passes/util/tir_util.h"

@@ -1,4 +1,5 @@
-/* votes.h - votes over a whole tile, and the reductions along rows that are made together with them. */
+/* votes.h - votes over a whole tile, and the reductions along rows that are made together with
+ * them. */
 #ifndef TILEC_PASSES_VOTES_H
 #define TILEC_PASSES_VOTES_H
 
@@ -17,7 +18,8 @@ bool vote_is_whole(const TirOp *op);
 const TirOp *vote_source(const TirFn *fn, const TirOp *vote, const TirOp *masks[MAX_VOTE_MASKS],
                          uint32_t *n_masks);
 
-/* Whether the results of a reduction along rows only feed a vote over the whole tile: they are made with it. */
+/* Whether the results of a reduction along rows only feed a vote over the whole tile: they are made
+ * with it. */
 bool vote_makes_rows(const TirFn *fn, const TirOp *op);
 
 #endif

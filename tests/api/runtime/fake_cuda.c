@@ -1,10 +1,10 @@
 /* fake_cuda.c - a libcuda.so.1 for tests of the launcher on machines without a GPU.
  *
  * Device memory is host memory; each allocation has guard bytes on both sides, checked when it is
- * freed or when the context goes.  Each thread has contexts of its own; without one calls fail as the
- * real ones do.  Every call is written to the file $FAKE_CUDA_LOG.  A "kernel" is
- * a C function found by the name of its entry; it checks its launch as a real one would need it.
- * A test in the same process may run kernels of any name itself: fake_cuda_on_launch.
+ * freed or when the context goes.  Each thread has contexts of its own; without one calls fail as
+ * the real ones do.  Every call is written to the file $FAKE_CUDA_LOG.  A "kernel" is a C function
+ * found by the name of its entry; it checks its launch as a real one would need it. A test in the
+ * same process may run kernels of any name itself: fake_cuda_on_launch.
  * FAKE_CUDA_CAPABILITY=MAJOR.MINOR (9.0), FAKE_CUDA_DEVICES=N (1), FAKE_CUDA_FAIL=FUNCTION,
  * FAKE_CUDA_DIRTY=1: a kernel leaves its scratch not zero.
  */
@@ -108,7 +108,8 @@ run_copy(void **args)
     memcpy(*(void **)args[1], *(void **)args[0], 4 * (size_t) * (int32_t *)args[2]);
 }
 
-/* A tensor map in this driver's own form; what a real one refuses, cuTensorMapEncodeTiled refuses. */
+/* A tensor map in this driver's own form; what a real one refuses, cuTensorMapEncodeTiled
+ * refuses. */
 typedef struct Map {
     uint32_t type, rank;
     uint64_t address, size[5], stride[4];
@@ -619,7 +620,8 @@ cuTensorMapReplaceAddress(void *out, void *address)
     return OK;
 }
 
-/* $FAKE_CUDA_CAPTURE: the number of the graph that is being captured in every stream; none: none is. */
+/* $FAKE_CUDA_CAPTURE: the number of the graph that is being captured in every stream; none: none
+ * is. */
 EXPORT Result
 cuStreamIsCapturing(void *stream, int *status)
 {

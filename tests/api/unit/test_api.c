@@ -80,8 +80,8 @@ meter_release(void *user, void *block)
     free(block);
 }
 
-/* Compiles, or searches when there is a search, with allocation number 0, 1, 2, .. failing, each in a process that
- * goes on from there. */
+/* Compiles, or searches when there is a search, with allocation number 0, 1, 2, .. failing, each in
+ * a process that goes on from there. */
 static void
 survive_search(TilecOptions options, const TilecSearch *search, const char *path, const char *text,
                size_t n)

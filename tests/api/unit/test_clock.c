@@ -139,7 +139,8 @@ test_without_encodings(void **state)
     assert_non_null(strstr(why, "half"));
 }
 
-/* A loop that is left by a call of what is behind it, as ptxas does for sm_80, and a call of a function, which comes back. */
+/* A loop that is left by a call of what is behind it, as ptxas does for sm_80, and a call of a
+ * function, which comes back. */
 static void
 test_calls(void **state)
 {
@@ -279,7 +280,8 @@ count_on(const CodePath *path, const CodeKernel *code, const char *name)
     return count;
 }
 
-/* ptxas has unrolled the one loop by 4, with guards around the rest, and made guards of the other's branches. */
+/* ptxas has unrolled the one loop by 4, with guards around the rest, and made guards of the other's
+ * branches. */
 static void
 test_path(void **state)
 {

@@ -1,4 +1,5 @@
-/* test_clock_memory.c - which accesses the clock takes for misses of the L2 cache, and what the simulator notes of them. */
+/* test_clock_memory.c - which accesses the clock takes for misses of the L2 cache, and what the
+ * simulator notes of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -81,7 +82,8 @@ find(Arena *arena, Launch *l)
     return find_in(arena, l, false);
 }
 
-/* What the cache holds is there when the launch comes again; what it does not is not, though each line is touched once. */
+/* What the cache holds is there when the launch comes again; what it does not is not, though each
+ * line is touched once. */
 static void
 test_held(void **state)
 {
@@ -101,7 +103,8 @@ test_held(void **state)
     }
 }
 
-/* Again: soon after, it is there; when all SMs have touched more than the cache holds since, it is not. */
+/* Again: soon after, it is there; when all SMs have touched more than the cache holds since, it is
+ * not. */
 static void
 test_distance(void **state)
 {
@@ -138,7 +141,8 @@ test_shared(void **state)
     assert_true(clock_missed(m, 0, 0, (uint32_t)(piece / SIM_LINE_BYTES))->own == 128);
 }
 
-/* Rows of 192 bytes, of which every other one is this SM's: its neighbours want the other half of a line, and none of its sectors. */
+/* Rows of 192 bytes, of which every other one is this SM's: its neighbours want the other half of a
+ * line, and none of its sectors. */
 static void
 test_halves(void **state)
 {
@@ -156,7 +160,8 @@ test_halves(void **state)
     assert_true(clock_missed(m, 0, 0, 0)->own == 128);
 }
 
-/* A cold cache: what is touched first comes from memory, what all SMs touch of one of them, and nothing twice. */
+/* A cold cache: what is touched first comes from memory, what all SMs touch of one of them, and
+ * nothing twice. */
 static void
 test_cold(void **state)
 {
@@ -194,7 +199,8 @@ test_cold_written(void **state)
     assert_true(clock_missed(m, 0, 0, (uint32_t)(piece / SIM_LINE_BYTES) - 1)->written == 0);
 }
 
-/* Half lines; what is written is written back once, however often it was written, where it was last. */
+/* Half lines; what is written is written back once, however often it was written, where it was
+ * last. */
 static void
 test_written(void **state)
 {
@@ -215,8 +221,8 @@ test_written(void **state)
     assert_true(clock_missed(m, 0, 0, 3 * lines)->written == 128);
 }
 
-/* Stores of parts of a sector: four of a scheduler that follow on one another are one, eight are not, nor are four that others of
- * its stores come between. */
+/* Stores of parts of a sector: four of a scheduler that follow on one another are one, eight are
+ * not, nor are four that others of its stores come between. */
 static void
 test_parts(void **state)
 {

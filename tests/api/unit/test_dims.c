@@ -1,4 +1,5 @@
-/* test_dims.c - the dimensions that accesses touch: single indices, ranges, packs, whole dimensions, places, limits. */
+/* test_dims.c - the dimensions that accesses touch: single indices, ranges, packs, whole
+ * dimensions, places, limits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

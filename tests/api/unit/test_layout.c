@@ -1,4 +1,5 @@
-/* test_layout.c - register layouts: who holds what, maps between layouts, slices; bank conflicts. */
+/* test_layout.c - register layouts: who holds what, maps between layouts, slices; bank
+ * conflicts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -115,7 +116,8 @@ rows_lie_in_threads(void **state)
     assert_int_equal(layout_registers(layout_slice(*state, rows, 1)), 1);
 }
 
-/* PTX ISA, mma.m16n8k8 of tf32, mma.m16n8k32 of 8-bit types: groupID = lane / 4, threadID = lane % 4. */
+/* PTX ISA, mma.m16n8k8 of tf32, mma.m16n8k32 of 8-bit types: groupID = lane / 4, threadID = lane %
+ * 4. */
 static void
 operands_of_other_widths(void **state)
 {
@@ -269,7 +271,8 @@ an_exchange_moves_elements_of_no_copies(void **state)
     assert_null(layout_exchange(*state, rows, 0, 0, 0)); /* lanes 0 and 1 hold the same row */
 }
 
-/* A sum of a warp group's as the left operand of its next product, of 8 bits: two shuffles and other numbers of lanes. */
+/* A sum of a warp group's as the left operand of its next product, of 8 bits: two shuffles and
+ * other numbers of lanes. */
 static void
 words_of_bytes_change_lanes(void **state)
 {
@@ -290,7 +293,8 @@ words_of_bytes_change_lanes(void **state)
             assert_memory_equal(want, have, sizeof want);
         }
     }
-    assert_false(layout_find_moves(*state, from, to, 1, &moves)); /* through shared memory instead */
+    /* through shared memory instead */
+    assert_false(layout_find_moves(*state, from, to, 1, &moves));
     assert_false(layout_find_moves(*state, from, layout_transpose(*state, to), 4, &moves));
 }
 

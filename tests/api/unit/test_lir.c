@@ -1,5 +1,5 @@
-/* test_lir.c - lane IR: what is made again around loops, which registers are one, how many a loop needs, and which
- * operands of products in flight are copied. */
+/* test_lir.c - lane IR: what is made again around loops, which registers are one, how many a loop
+ * needs, and which operands of products in flight are copied. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -212,7 +212,8 @@ merge(LirFn *fn)
     lir_merge(fn, true, true);
 }
 
-/* Two phases, r1 and r2: `between` stands in the loop in front of the second one's change, `behind` behind it. */
+/* Two phases, r1 and r2: `between` stands in the loop in front of the second one's change, `behind`
+ * behind it. */
 static void
 phases(Arena *arena, const char *begin, const char *between, const char *behind, bool are_one)
 {
@@ -240,7 +241,8 @@ phases(Arena *arena, const char *begin, const char *between, const char *behind,
 #define ALIKE "    mov.b32 %r1, 0;\n    mov.b32 %r2, 0;\n"
 #define OPPOSITE "    mov.b32 %r1, 0;\n    mov.b32 %r2, 1;\n"
 
-/* Two cursors, r1 with phase r2 and r5 with r6, that go around in `stages` and `stages2` steps: `between` stands between what they do. */
+/* Two cursors, r1 with phase r2 and r5 with r6, that go around in `stages` and `stages2` steps:
+ * `between` stands between what they do. */
 static void
 cursors(Arena *arena, const char *stages2, const char *phase2, const char *between, bool are_one)
 {
@@ -332,7 +334,8 @@ static void
 phases_that_differ_stay(void **state)
 {
     phases(*state, ALIKE, "", "", true);
-    /* they begin as opposites, and the second one is read where the first one has turned, or elsewhere, too */
+    /* they begin as opposites, and the second one is read where the first one has turned, or
+     * elsewhere, too */
     phases(*state, OPPOSITE, "", "", true);
     phases(*state, OPPOSITE, "", "    st.shared.b32 [%r3+8], %r1;\n", true);
     phases(*state, OPPOSITE, "", "    st.shared.b32 [%r3+8], %r2;\n", false);
@@ -637,7 +640,8 @@ carried_values_are_alive(void **state)
 #define COMMIT "    wgmma.commit_group.sync.aligned;\n"
 #define WAIT(n) "    wgmma.wait_group.sync.aligned " #n ";\n"
 
-/* The operands of the products once those that are touched in flight are copied, and how many copies there are. */
+/* The operands of the products once those that are touched in flight are copied, and how many
+ * copies there are. */
 static void
 operands_become(Arena *arena, const char *before, const char *operands, uint32_t copies)
 {

@@ -2,8 +2,8 @@
  *
  * usage: test_roles FOLDER     the folder of the examples
  *
- * A kernel is taken through the passes up to check-roles; then operations are dropped, doubled, moved
- * or changed, one place after the other, and put back.
+ * A kernel is taken through the passes up to check-roles; then operations are dropped, doubled,
+ * moved or changed, one place after the other, and put back.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -442,7 +442,8 @@ wrong_contents_are_found(void **state)
     expect_none_missed();
 }
 
-/* A copy brings the first tile: behind a window that is another one than is wanted, and in front of it the same. */
+/* A copy brings the first tile: behind a window that is another one than is wanted, and in front of
+ * it the same. */
 static void
 copies_of_the_first_tile_are_found(void **state)
 {
@@ -551,8 +552,8 @@ a_missing_last_stage_is_found(void **state)
     expect_none_missed();
 }
 
-/* The producer fills one pipeline for all iterations before it begins with the other: good as long as
- * there are stages enough for all, which is not said. */
+/* The producer fills one pipeline for all iterations before it begins with the other: good as long
+ * as there are stages enough for all, which is not said. */
 static void
 too_few_stages_are_found(void **state)
 {
@@ -638,8 +639,8 @@ exchanges_are_checked(void **state)
     expect_none_missed();
 }
 
-/* What leaves over a stage is written when no product reads that any more, once, and the stage is not given
- * back in the same tile. */
+/* What leaves over a stage is written when no product reads that any more, once, and the stage is
+ * not given back in the same tile. */
 static void
 results_over_stages_are_checked(void **state)
 {
@@ -678,8 +679,8 @@ results_over_stages_are_checked(void **state)
     expect_none_missed();
 }
 
-/* The result that an iteration began with, asked for when the next one's has ended, which would have had its
- * registers: it gets others (acc_classes.c), and nothing is wrong. */
+/* The result that an iteration began with, asked for when the next one's has ended, which would
+ * have had its registers: it gets others (acc_classes.c), and nothing is wrong. */
 static void
 late_uses_have_registers_of_their_own(void **state)
 {
@@ -738,7 +739,8 @@ warps_must_stay_together(void **state)
     expect_none_missed();
 }
 
-/* Roles that are no valid tile IR, which only a bug in the pass makes: an error, so that the kernel can go another way. */
+/* Roles that are no valid tile IR, which only a bug in the pass makes: an error, so that the kernel
+ * can go another way. */
 static void
 invalid_roles_are_an_error(void **state)
 {

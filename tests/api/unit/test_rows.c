@@ -1,4 +1,5 @@
-/* test_rows.c - launches of rows: the same clocks as an expression and as numbers; shapes of tiles from two of them. */
+/* test_rows.c - launches of rows: the same clocks as an expression and as numbers; shapes of tiles
+ * from two of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,7 +101,8 @@ shapes_follow_from_two(void **state)
     }
 }
 
-/* Tiles of a grid that has `a` with the first values and `b` with the second, with m and n; -1: they can't be told. */
+/* Tiles of a grid that has `a` with the first values and `b` with the second, with m and n; -1:
+ * they can't be told. */
 static int64_t
 fitted(Arena *arena, int64_t a, int64_t b, int64_t m, int64_t n)
 {

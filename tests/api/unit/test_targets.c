@@ -65,8 +65,8 @@ test_copies(void **state)
     assert_non_null(target_copy(target_find("sm_120"), COPY_TENSOR_LOAD));
 }
 
-/* Four targets can have roles, one of them products of warp groups, two those that a thread issues; on the chip of
- * another there are none. */
+/* Four targets can have roles, one of them products of warp groups, two those that a thread issues;
+ * on the chip of another there are none. */
 static void
 test_roles(void **state)
 {

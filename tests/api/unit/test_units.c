@@ -1,7 +1,8 @@
-/* test_units.c - the table of operations and units (op_units.c) against the instructions of the PTX.
+/* test_units.c - the table of operations and units (op_units.c) against the instructions of the
+ * PTX.
  *
- * A kernel applies one operation to each element of a tile.  Beside the kernel that only copies, it has as
- * many instructions an element as the table says, and as many of these are MUFU's.
+ * A kernel applies one operation to each element of a tile.  Beside the kernel that only copies, it
+ * has as many instructions an element as the table says, and as many of these are MUFU's.
  */
 #include <setjmp.h>
 #include <stdarg.h>
