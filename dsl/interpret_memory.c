@@ -517,6 +517,8 @@ add_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
     NumFault fault = NUM_FINE;
     Num old = read_element(run, tensor, at);
     old.summed = true; /* additions come in any order */
+    if (run->rounding.bounds && tensor->type == DT_F32 && fabs(x.value) < 0x1p-126)
+        x.error += fabs(x.value); /* may be flushed, as what is there */
     Num sum = num_binary(run->rounding, tensor->type, OP_ADD, old, x, &fault);
 
     if (run_faulty(run, span, fault, "atomic_add", old, x) ||

@@ -78,4 +78,5 @@ class Scans:
         if self.odd:
             raise Reject
         m, s = self.tame(self.expr("f32", shape, depth), 8.0), self.tame(self.expr("f32", shape, depth), 8.0)
-        return "merge", self.tuple_of(m=m.text, s=f"abs({s.text})"), ".s", s.mag * n, 0.0
+        # of two that are -inf merge makes NaN, so that order would count
+        return "merge", self.tuple_of(m=f"max({m.text}, -1000.0)", s=f"abs({s.text})"), ".s", s.mag * n, 0.0
