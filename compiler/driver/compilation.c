@@ -22,6 +22,7 @@ compilation_context(Compilation *c)
         .warps = c->options->warps,
         .stages = c->options->stages,
         .plan = c->plan,
+        .plan_said = c->options->plan != NULL && c->options->no_plan != TILEC_IGNORE,
         .unproved = c->options->unproved == TILEC_WARN     ? UNPROVED_WARNING
                     : c->options->unproved == TILEC_IGNORE ? UNPROVED_UNSAID
                                                            : UNPROVED_ERROR,

@@ -67,6 +67,7 @@ typedef struct PassContext {
     /* where the source pins the plan (@plan): wishes that cannot be met are errors there; {0, 0}:
        it does not */
     Span plan_span;
+    bool plan_said;      /* the command line does: wishes that cannot be met are warnings */
     const char *no_plan; /* set by pass `plan`: why there is no plan, and where */
     Span no_plan_at;
     bool refused; /* .. because of the kernel as it was (plan_is_refused) */
@@ -87,7 +88,7 @@ typedef struct PassContext {
 bool form_products_anew(PassContext *px, TirFn *fn);
 
 /* Reports that `what` of a plan pinned in the source cannot be met: an error at the plan with a
- * note at `where`.  Does nothing for other plans. */
+ * note at `where`; of one of the command line a warning.  Does nothing for other plans. */
 void plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const char *what);
 
 /* The passes, each in a file of its name; each returns whether it changed something. */

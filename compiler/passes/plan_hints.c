@@ -107,6 +107,9 @@ plan_key_name(uint32_t k)
 void
 plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const char *what)
 {
+    if (px->plan_span.lo == 0 && px->plan_said)
+        diag_warning(px->diag, where.lo != 0 ? where : fn->span,
+                     "the plan of kernel '%s' is not the one of --plan: %s", fn->name, what);
     if (px->plan_span.lo == 0)
         return;
     diag_error(px->diag, px->plan_span, "E-PLAN: kernel '%s' can not have this plan: %s", fn->name,

@@ -540,7 +540,6 @@ pair_blocks(Planner *p)
         plan_pairs(p->px->target, p->fn, p->loop);
         return;
     }
-    diag_remark(p->px->diag, where, "no pairs of blocks in kernel '%s': %s", p->fn->name, why);
     plan_not_kept(p->px, p->fn, where, arena_printf(p->fn->arena, "cluster=2: %s", why));
 }
 
@@ -592,7 +591,7 @@ make_plan(Planner *p, bool lookahead)
 
     fn->plan = arena_new(fn->arena, TirPlan);
     *fn->plan = (TirPlan){
-        .tiles = {.scheduler = plan_scheduler(px, fn), .axis = p->axis},
+        .tiles = {.scheduler = plan_scheduler(px), .axis = p->axis},
     };
     RoleRegisters beside;
     bool apart = plan_adds_apart(target, fn, &graph, hints->consumers, &adder, &beside);
@@ -694,7 +693,7 @@ pass_plan(PassContext *px, TirFn *fn)
         if (is_issued(&p) && px->plan_span.lo != 0)
             diag_warning(px->diag, px->plan_span, "the plan of kernel '%s' is not used on %s: %s",
                          fn->name, px->target->name, p.why);
-        else
+        else if (px->plan_span.lo != 0) /* else who asked for it is told without */
             plan_not_kept(px, fn, p.where, p.why);
         px->no_plan = p.why;
         px->no_plan_at = p.where;

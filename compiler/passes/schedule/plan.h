@@ -281,7 +281,7 @@ void plan_add_correction(const PassContext *px, TirFn *fn, const TirOp *loop);
 /* ---- plan_grid.c ---- */
 
 /* What hands out its tiles. */
-TileScheduler plan_scheduler(const PassContext *px, const TirFn *fn);
+TileScheduler plan_scheduler(const PassContext *px);
 /* Lets blocks draw such programs from a counter; the pipelines of `loop`, the main one, are
  * made. */
 void plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop);

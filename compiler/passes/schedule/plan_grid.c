@@ -111,15 +111,11 @@ order_by_length(TirFn *fn, const TirOp *loop)
 /* What hands out the tiles of blocks that go through several; that they are drawn from a counter
  * follows later. */
 TileScheduler
-plan_scheduler(const PassContext *px, const TirFn *fn)
+plan_scheduler(const PassContext *px)
 {
-    bool persistent = px->plan.persistent, can = target_can(px->target, CAN_TAKE_LAUNCHES);
+    bool can = target_can(px->target, CAN_TAKE_LAUNCHES);
 
-    if (px->plan.clc && !(persistent && can))
-        diag_remark(px->diag, fn->span, "no cluster launch control in kernel '%s': %s", fn->name,
-                    can ? "it needs persistent=1"
-                        : arena_printf(px->arena, "%s has none", px->target->name));
-    return !persistent ? TILES_ONE : px->plan.clc && can ? TILES_CLC : TILES_STATIC;
+    return !px->plan.persistent ? TILES_ONE : px->plan.clc && can ? TILES_CLC : TILES_STATIC;
 }
 
 /* Blocks that stay draw programs of different lengths from a counter, or take over others'
