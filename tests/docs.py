@@ -278,6 +278,13 @@ def names(_):
         count += 1
         if not re.search(rf"\b{name}\b", " ".join(re.findall(r"`([^`]*)`", first))):
             problems.append(f"docs/language.md: no row of the built-in functions has {name}")
+    hints = read(os.path.join(ROOT, "compiler", "passes", "plan_hints.c"))
+    keys = re.findall(r'^\s+\{"(\w+)", ', hints, re.M)
+    for page in "language", "warp-groups":  # the tables of @plan's and --plan's keys, of which the first is consumers
+        table = re.search(r"^\| `consumers` .*?\n\n", read(os.path.join(ROOT, "docs", page + ".md")), re.M | re.S)[0]
+        count += len(keys)
+        if not keys or sorted(re.findall(r"^\| `(\w+)` ", table, re.M)) != sorted(keys):
+            problems.append(f"docs/{page}.md: the keys of plans are {', '.join(keys)}")
     return problems, f"{count} names"
 
 
