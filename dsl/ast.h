@@ -195,7 +195,8 @@ typedef struct Function {
     Span span;
     ParamList params;
     Block *body;
-    bool imported; /* comes from a module that was used */
+    bool imported;         /* comes from a module that was used */
+    struct Function *next; /* of its list (Ast) */
 } Function;
 
 typedef enum ItemKind { ITEM_USE, ITEM_KERNEL, ITEM_FUNCTION } ItemKind;
@@ -213,13 +214,15 @@ typedef struct Module {
     VEC(Item) items;
 } Module;
 
+enum { AST_LISTS = 64 };
+
 /* A program: the main file, and each file it uses, once. */
 typedef struct Ast {
     Module *main;
-    VEC(Module *) modules;     /* the main one first, then in order of first use */
-    VEC(Kernel *) kernels;     /* of the main file */
-    VEC(Function *) functions; /* of all files */
-    uint64_t letters;          /* that their names begin with, a bit each (dsl_called) */
+    VEC(Module *) modules;      /* the main one first, then in order of first use */
+    VEC(Kernel *) kernels;      /* of the main file */
+    VEC(Function *) functions;  /* of all files */
+    Function *lists[AST_LISTS]; /* the same, by how their names begin (dsl_called) */
 } Ast;
 
 /* Prints a file as the language itself: parsing the text again gives the same tree. */

@@ -12,20 +12,28 @@ int tile_lex_lex_init_extra(Parser *parser, void **scanner);
 int tile_lex_lex_destroy(void *scanner);
 LexBuffer tile_lex__scan_bytes(const char *bytes, int n, void *scanner);
 
+/* Adds what a part of a file has to its module. */
+static void
+parse_part(Arena *arena, Diag *diag, Module *module, uint32_t begin, uint32_t end)
+{
+    Parser parser = {
+        .arena = arena, .diag = diag, .file = module->file, .module = module, .offset = begin};
+    void *scanner;
+
+    tile_lex_lex_init_extra(&parser, &scanner);
+    tile_lex__scan_bytes(module->file->text + begin, (int)(end - begin), scanner);
+    tile_parse_parse(&parser, scanner);
+    tile_lex_lex_destroy(scanner);
+}
+
 Module *
 dsl_parse_module(Arena *arena, Diag *diag, const SourceFile *file)
 {
-    Parser parser = {.arena = arena, .diag = diag, .file = file};
-    void *scanner;
+    Module *module = arena_new(arena, Module);
 
-    parser.module = arena_new(arena, Module);
-    parser.module->file = file;
-    tile_lex_lex_init_extra(&parser, &scanner);
-    parser.offset = file_mark(file);
-    tile_lex__scan_bytes(file->text + parser.offset, (int)(file->n - parser.offset), scanner);
-    tile_parse_parse(&parser, scanner);
-    tile_lex_lex_destroy(scanner);
-    return parser.module;
+    module->file = file;
+    parse_part(arena, diag, module, file_mark(file), file->n);
+    return module;
 }
 
 bool
@@ -48,24 +56,22 @@ file_of(const Ast *ast, Span span)
     return ast->main->file;
 }
 
-/* Names with different bits differ. */
-static uint64_t
-letters_bit(const char *name)
+/* Names in different lists differ. */
+static uint32_t
+list_of(const char *name)
 {
     uint32_t hash = (unsigned char)name[0];
 
     hash = 5 * hash + (hash != 0 ? (unsigned char)name[1] : 0);
-    return (uint64_t)1 << hash % 64;
+    return hash % AST_LISTS;
 }
 
 const Function *
 dsl_called(const Ast *ast, const Expr *call, bool builtin)
 {
-    if ((ast->letters & letters_bit(call->text)) == 0)
-        return NULL;
-    for (uint32_t i = 0; i < ast->functions.n; i++) {
-        const Function *function = ast->functions.at[i];
-        if (!same_text(function->name.text, call->text))
+    for (const Function *function = ast->lists[list_of(call->text)]; function != NULL;
+         function = function->next) {
+        if (strcmp(function->name.text, call->text) != 0)
             continue;
         bool hidden = builtin && dsl_is_library(file_of(ast, call->span)) &&
                       !dsl_is_library(file_of(ast, function->name.span));
@@ -95,6 +101,13 @@ dsl_returned_name(const Function *function, uint32_t k, uint32_t n)
     return tuple ? last->a->args.at[k].name : NULL;
 }
 
+/* A function of our own library that is not parsed yet, and where it is in its file. */
+typedef struct Unread {
+    Function *function; /* its name alone */
+    Module *module;
+    uint32_t begin, end;
+} Unread;
+
 /* What is being loaded: the modules so far, to load each once. */
 typedef struct Loading {
     Arena *arena;
@@ -102,9 +115,68 @@ typedef struct Loading {
     const DslLoader *loader;
     Ast *ast;
     VEC(const char *) names; /* of modules used so far */
+    VEC(Unread) unread;      /* functions of our own library that nothing has named yet */
 } Loading;
 
 static void add_module(Loading *loading, Module *module, bool is_main);
+static void add_function(Loading *loading, Function *function);
+
+/* A file of our own library has nothing but functions, which begin and end at the left margin: they
+ * are parsed once something names them (read_library). */
+static void
+list_library(Loading *loading, const SourceFile *file)
+{
+    static const char begin[] = "\nfn ", end[] = "\n}\n";
+    Module *module = arena_new(loading->arena, Module);
+
+    module->file = file;
+    vec_push(loading->arena, &loading->ast->modules, module);
+    for (const char *at = strstr(file->text, begin); at != NULL; at = strstr(at, begin)) {
+        const char *name = at + sizeof begin - 1;
+        uint32_t n = (uint32_t)strcspn(name, "("), lo = (uint32_t)(name - file->text);
+        Function *function = arena_new(loading->arena, Function);
+        function->name = (Name){arena_strndup(loading->arena, name, n),
+                                {file->base + lo, file->base + lo + n}};
+        function->imported = true;
+        add_function(loading, function);
+        at = strstr(name, end) + sizeof end - 2;
+        Unread unread = {function, module, lo - 3, (uint32_t)(at - file->text)};
+        vec_push(loading->arena, &loading->unread, unread);
+    }
+}
+
+/* Whether a part of a file has the name. */
+static bool
+names_it(const SourceFile *file, uint32_t begin, uint32_t end, const Name *name)
+{
+    size_t n = strlen(name->text);
+
+    for (const char *at = strstr(file->text + begin, name->text);
+         at != NULL && at < file->text + end; at = strstr(at + n, name->text)) {
+        char next = at[n];
+        if (next != '_' && !(next >= '0' && next <= '9') && !(next >= 'a' && next <= 'z'))
+            return true;
+    }
+    return false;
+}
+
+/* Parses the functions that a part of a file names. */
+static void
+read_library(Loading *loading, const SourceFile *file, uint32_t begin, uint32_t end)
+{
+    for (uint32_t i = 0; i < loading->unread.n; i++) {
+        Unread *unread = &loading->unread.at[i];
+        if (unread->function->body != NULL || !names_it(file, begin, end, &unread->function->name))
+            continue;
+        parse_part(loading->arena, loading->diag, unread->module, unread->begin, unread->end);
+        Item *item = &unread->module->items.at[unread->module->items.n - 1];
+        item->function->imported = true;
+        item->function->next = unread->function->next;
+        *unread->function = *item->function;
+        item->function = unread->function;
+        read_library(loading, unread->module->file, unread->begin, unread->end);
+    }
+}
 
 static void
 use_module(Loading *loading, const Name *name)
@@ -130,7 +202,10 @@ use_module(Loading *loading, const Name *name)
         return;
     }
     const SourceFile *file = diag_add_file(loading->diag, path, text, n);
-    add_module(loading, dsl_parse_module(loading->arena, loading->diag, file), false);
+    if (dsl_is_library(file))
+        list_library(loading, file);
+    else
+        add_module(loading, dsl_parse_module(loading->arena, loading->diag, file), false);
 }
 
 static void
@@ -148,7 +223,8 @@ add_function(Loading *loading, Function *function)
         }
     }
     vec_push(loading->arena, &ast->functions, function);
-    ast->letters |= letters_bit(function->name.text);
+    function->next = ast->lists[list_of(function->name.text)];
+    ast->lists[list_of(function->name.text)] = function;
 }
 
 static void
@@ -194,5 +270,10 @@ dsl_parse(Arena *arena, Diag *diag, const SourceFile *file, const DslLoader *loa
     loading.ast = arena_new(arena, Ast);
     loading.ast->main = dsl_parse_module(arena, diag, file);
     add_module(&loading, loading.ast->main, true);
+    for (uint32_t i = 0; i < loading.ast->modules.n; i++) {
+        const SourceFile *written = loading.ast->modules.at[i]->file;
+        if (!dsl_is_library(written))
+            read_library(&loading, written, 0, written->n);
+    }
     return loading.ast;
 }
