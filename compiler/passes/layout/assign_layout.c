@@ -174,7 +174,7 @@ present_cost(Chooser *c, int64_t enough)
         if ((had->whole || had->cost >= enough) && is_present(c, had->of))
             return had->cost;
     }
-    layout_infer(c->lp);
+    layout_begin(c->lp);
     Tried tried = {arena_array(c->lp->px->arena, Choice, c->n + 1), layout_cost(c->lp, enough),
                    false};
     tried.whole = tried.cost < enough;
@@ -275,7 +275,8 @@ choose_divisions(LayoutPass *lp)
     }
     if (!is_present(
             c, c->tried.at[c->tried.n - 1].of)) /* the last one that layouts were inferred for */
-        layout_infer(lp);
+        layout_begin(lp);
+    layout_infer_rest(lp);
 }
 
 /* ---- inserting conversions ---- */

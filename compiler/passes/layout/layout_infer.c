@@ -437,6 +437,7 @@ step_layout(LayoutPass *lp, const LayoutStep *step)
     case AS_YIELDED:
         yielded = block_yield(step->op->blocks[step->b])->args[step->k];
         return layout_is_cheap(lp, yielded) ? NULL : yielded->layout;
+    case AS_SOURCE: return step->source->layout;
     case BY_ITSELF: break;
     }
     return layout_default(lp, step->value->type);
@@ -469,7 +470,7 @@ infer_region(LayoutPass *lp, const TirOp *op, bool *done)
             continue;
         bool found = false;
         for (uint32_t b = 0; b < op->n_blocks && !found; b++)
-            found = take_step(lp, (LayoutStep){AS_YIELDED, given, op, k, b});
+            found = take_step(lp, (LayoutStep){AS_YIELDED, given, op, k, b, NULL});
         changed |= found;
         *done &= found;
     }
@@ -487,7 +488,7 @@ infer_op(LayoutPass *lp, const TileOp *of, bool *done)
     if (!of->makes) {
         changed = op->n_blocks > 0 && infer_region(lp, op, done);
     } else if (op->results[0]->layout == NULL) {
-        changed = take_step(lp, (LayoutStep){AS_RESULT, op->results[0], op, 0, 0});
+        changed = take_step(lp, (LayoutStep){AS_RESULT, op->results[0], op, 0, 0, NULL});
         *done = changed;
     }
     /* Backwards: operands that have no layout of their own take the one that is needed. */
@@ -495,7 +496,7 @@ infer_op(LayoutPass *lp, const TileOp *of, bool *done)
         uint32_t k = of->operands[i];
         if (op->args[k]->layout != NULL)
             continue;
-        bool found = take_step(lp, (LayoutStep){AS_OPERAND, op->args[k], op, k, 0});
+        bool found = take_step(lp, (LayoutStep){AS_OPERAND, op->args[k], op, k, 0, NULL});
         changed |= found;
         *done &= found;
     }
@@ -609,16 +610,99 @@ infer_at_first(LayoutPass *lp)
     }
 }
 
+/* Of an operation whose result has the layout of an operand (from_operands): that operand, with the
+ * layouts that were known before a step. */
+static const TirVal *
+like_operand(LayoutPass *lp, const TirOp *op, const uint32_t *known, uint32_t at)
+{
+    AxisUse use = tir_axis_use(op);
+
+    if (use != AXIS_ELEMENTWISE && (use != AXIS_SCANS || op->n_args == 1))
+        return NULL;
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        uint32_t by = known[op->args[k]->id];
+        if (by != 0 && by <= at && !layout_is_cheap(lp, op->args[k]))
+            return op->args[k];
+    }
+    return NULL;
+}
+
+/* By whose layout a step may give one; NULL: by none. */
+static const TirVal *
+step_source(const LayoutStep *step)
+{
+    const TirOp *op = step->op, *owner;
+
+    if (step->way == BY_ITSELF)
+        return NULL;
+    if (step->way == AS_YIELDED)
+        return block_yield(op->blocks[step->b])->args[step->k];
+    if (step->way == AS_RESULT)
+        return op->n_args > 0 ? op->args[0] : NULL;
+    switch (op->op) {
+    case TIR_YIELD:
+        owner = op->parent->owner;
+        return owner->op == TIR_FOR ? owner->blocks[0]->params.at[step->k + 1]
+                                    : owner->results[step->k];
+    case TIR_FOR: return op->blocks[0]->params.at[step->k - loop_first_initial(op) + 1];
+    default:
+        if (tir_writes(op))
+            return op->args[op->n_args - 1];
+        return op->n_results > 0 ? op->results[0] : NULL;
+    }
+}
+
 /* Which step may be taken when does not depend on what layouts are, only on which values have one:
- * with other divisions of the products, the same steps follow one another. */
+ * with other divisions of the products, the same steps give them, each by at most one other. */
+static void
+link_steps(LayoutPass *lp)
+{
+    uint32_t *known = arena_array(lp->px->arena, uint32_t, lp->fn->next_id);
+
+    for (uint32_t i = 0; i < lp->steps.n; i++) {
+        const TirVal *value = lp->steps.at[i].value;
+        const TirVal *twin = carried_twin(value);
+        known[value->id] = i + 1;
+        if (twin != NULL)
+            known[twin->id] = i + 1;
+    }
+    for (uint32_t i = 0; i < lp->steps.n; i++) {
+        LayoutStep *step = &lp->steps.at[i];
+        const TirVal *like = step->way == AS_RESULT ? like_operand(lp, step->op, known, i) : NULL;
+        const TirVal *source = like != NULL ? like : step_source(step);
+        uint32_t by = source != NULL ? known[source->id] : 0;
+        step->way = like != NULL ? AS_SOURCE : step->way;
+        step->source = by <= i ? source : NULL; /* else it is not looked at */
+    }
+    lp->known = known;
+    lp->behind = arena_array(lp->px->arena, uint32_t, lp->steps.n);
+}
+
+/* Gives a value its layout, if a step does, and those before it that this follows from. */
+static void
+need_layout(LayoutPass *lp, const TirVal *value)
+{
+    uint32_t n = 0;
+
+    for (; value != NULL && value->layout == NULL && lp->known[value->id] != 0;
+         value = lp->steps.at[lp->behind[n++]].source)
+        lp->behind[n] = lp->known[value->id] - 1;
+    while (n-- > 0) {
+        const LayoutStep *step = &lp->steps.at[lp->behind[n]];
+        give_layout(lp, step->value, step_layout(lp, step));
+    }
+}
+
 void
-layout_infer(LayoutPass *lp)
+layout_begin(LayoutPass *lp)
 {
     bool first = lp->steps.n == 0;
 
     if (first) {
         list_tile_ops(lp, lp->fn->body);
         list_results(lp);
+    } else if (lp->known == NULL) {
+        link_steps(lp);
     }
     for (uint32_t k = 0; k < lp->tiles.n; k++)
         lp->tiles.at[k]->layout = NULL;
@@ -626,9 +710,21 @@ layout_infer(LayoutPass *lp)
         lp->params.at[k]->layout = NULL;
     if (first)
         infer_at_first(lp);
-    else
-        for (uint32_t k = 0; k < lp->steps.n; k++)
-            give_layout(lp, lp->steps.at[k].value, step_layout(lp, &lp->steps.at[k]));
+}
+
+void
+layout_infer_rest(LayoutPass *lp)
+{
+    for (uint32_t k = 0; k < lp->steps.n; k++)
+        if (lp->steps.at[k].value->layout == NULL)
+            need_layout(lp, lp->steps.at[k].value);
+}
+
+void
+layout_infer(LayoutPass *lp)
+{
+    layout_begin(lp);
+    layout_infer_rest(lp);
 }
 
 /* ---- cost ---- */
@@ -705,6 +801,27 @@ operand_cost(LayoutPass *lp, const TirOp *op, uint32_t k)
 
 enum { ALL_OF_IT = UINT32_MAX };
 
+/* Gives the values their layouts that a cost depends on. */
+static void
+need_layouts(LayoutPass *lp, const TirOp *op, uint32_t k)
+{
+    const TirOp *owner = op->op == TIR_YIELD ? op->parent->owner : NULL;
+    uint32_t n_args = op->op == TIR_YIELD || op->op == TIR_FOR ? 0 : op->n_args;
+
+    for (uint32_t i = 0; i < n_args; i++)
+        if (k == ALL_OF_IT || i == k || i + 1 == n_args)
+            need_layout(lp, op->args[i]);
+    if (k == ALL_OF_IT)
+        return;
+    need_layout(lp, op->args[k]);
+    if (op->op == TIR_FOR && k >= loop_first_initial(op))
+        need_layout(lp, op->results[k - loop_first_initial(op)]);
+    else if (owner != NULL && k < owner->n_results)
+        need_layout(lp, owner->results[k]);
+    else if (op->n_results > 0)
+        need_layout(lp, op->results[0]);
+}
+
 /* What may cost something in a block, which counts as `rounds`. */
 static void
 list_costs(LayoutPass *lp, const TirBlock *block, int64_t rounds)
@@ -733,10 +850,16 @@ layout_cost(LayoutPass *lp, int64_t enough)
 
     if (lp->costs.n == 0)
         list_costs(lp, lp->fn->body, 1);
-    for (uint32_t i = 0; i < lp->costs.n && cost < enough; i++) {
-        const LayoutCost *of = &lp->costs.at[i];
-        cost += of->rounds *
-                (of->k == ALL_OF_IT ? own_cost(lp, of->op) : operand_cost(lp, of->op, of->k));
+    for (uint32_t i = 0, costly = 0; i < lp->costs.n && cost < enough; i++) {
+        LayoutCost of = lp->costs.at[i];
+        if (lp->known != NULL)
+            need_layouts(lp, of.op, of.k);
+        int64_t more = of.k == ALL_OF_IT ? own_cost(lp, of.op) : operand_cost(lp, of.op, of.k);
+        cost += of.rounds * more;
+        if (more > 0) { /* what costs something is looked at first the next time */
+            lp->costs.at[i] = lp->costs.at[costly];
+            lp->costs.at[costly++] = of;
+        }
     }
     return cost;
 }

@@ -23,15 +23,16 @@ typedef struct TileOp {
 } TileOp;
 
 /* How a value got its layout: as the result of an operation, as its operand, by what a block of it
- * yields, or by itself. */
-typedef enum LayoutWay { AS_RESULT, AS_OPERAND, AS_YIELDED, BY_ITSELF } LayoutWay;
+ * yields, by itself, or, as a result, that of an operand that was found. */
+typedef enum LayoutWay { AS_RESULT, AS_OPERAND, AS_YIELDED, BY_ITSELF, AS_SOURCE } LayoutWay;
 
 typedef struct LayoutStep {
     LayoutWay way;
     TirVal *value;
     const TirOp *op;
-    uint32_t k; /* of the operand or of what is yielded .. */
-    uint32_t b; /* .. by that block */
+    uint32_t k;           /* of the operand or of what is yielded .. */
+    uint32_t b;           /* .. by that block */
+    const TirVal *source; /* the layout follows from that of this value, if from any */
 } LayoutStep;
 
 typedef struct LayoutPass {
@@ -47,7 +48,9 @@ typedef struct LayoutPass {
     VEC(TirVal *) data, tiles; /* in the order of the text, see undecided */
     VEC(TirVal *) params;      /* of blocks */
     VEC(LayoutStep) steps;     /* of the first inference, which later ones repeat */
-    VEC(LayoutCost) costs;     /* what may cost something; empty: not listed yet */
+    uint32_t *known;       /* by value: 1 + the step that gives its layout; NULL: see link_steps */
+    uint32_t *behind;      /* steps to take, of need_layout */
+    VEC(LayoutCost) costs; /* what may cost something; empty: not listed yet */
 } LayoutPass;
 
 LayoutPass layout_pass(PassContext *px, TirFn *fn);
@@ -56,6 +59,10 @@ LayoutPass layout_pass(PassContext *px, TirFn *fn);
  * swap_ab of each mma).  Inserts no conversions: an operand may have another layout than
  * required. */
 void layout_infer(LayoutPass *lp);
+/* The same in parts: forgets the layouts, which layout_cost then infers as far as it looks at them,
+ * and infers what is left. */
+void layout_begin(LayoutPass *lp);
+void layout_infer_rest(LayoutPass *lp);
 /* The cost of the present layouts, in bytes through shared memory; a loop counts LOOP_ROUNDS
  * times.  Or any part of it that is not below `enough`. */
 int64_t layout_cost(LayoutPass *lp, int64_t enough);
