@@ -66,7 +66,8 @@ access_both(Lowering *lo, LirReg a, LirReg b)
     return lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(a), lir_reg(b));
 }
 
-/* Whether a scalar index is a grid axis whose extent is the size of this dimension. */
+/* Whether a scalar index is a grid axis whose extent is the size of this dimension, or equal to it
+ * by what launches require. */
 static bool
 known_inside(const Lowering *lo, const TirTensor *tensor, uint32_t dim, const TirVal *index)
 {
@@ -82,41 +83,7 @@ known_inside(const Lowering *lo, const TirTensor *tensor, uint32_t dim, const Ti
     const HostExpr *extent = lo->fn->grid.at[index->def->integer].extent;
     if (tensor->dim[dim].constant > 0)
         return extent->kind == HOST_INT && extent->integer <= tensor->dim[dim].constant;
-    return extent->kind == HOST_SIZE && extent->index == tensor->dim[dim].size;
-}
-
-/* Whether the launcher has checked that a size is a multiple of `n`. */
-static bool
-is_multiple(const TirFn *fn, uint32_t size, int64_t n)
-{
-    for (uint32_t k = 0; k < fn->requires.n; k++) {
-        const HostExpr *at = fn->requires.at[k].condition, *rest = at->a;
-        bool divides = at->kind == HOST_EQ && at->b->kind == HOST_INT && at->b->integer == 0 &&
-                       rest->kind == HOST_REM && rest->a->kind == HOST_SIZE &&
-                       rest->a->index == size && rest->b->kind == HOST_INT;
-        if (divides && rest->b->integer > 0 && rest->b->integer % n == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Whether a range is one of those that a grid axis counts, of which the last one ends where its
- * dimension does. */
-static bool
-known_whole(const Lowering *lo, const TirTensor *tensor, const TirDims *d)
-{
-    const TirOp *at = d->at == NULL ? NULL : d->at->def;
-
-    if (at == NULL || at->op != TIR_MUL || lo->role != NULL || tensor->dim[d->dim].constant > 0)
-        return false;
-    const TirOp *grid = at->args[0]->def, *step = at->args[1]->def;
-    if (grid == NULL || grid->op != TIR_GRID || step == NULL || step->op != TIR_CONST ||
-        step->integer != d->length)
-        return false;
-    const HostExpr *extent = lo->fn->grid.at[grid->integer].extent;
-    return extent->kind == HOST_CDIV && extent->a->kind == HOST_SIZE &&
-           extent->a->index == tensor->dim[d->dim].size && extent->b->kind == HOST_INT &&
-           extent->b->integer == d->length && is_multiple(lo->fn, extent->a->index, d->length);
+    return tir_extent_is(lo->fn, extent, tensor->dim[dim].size);
 }
 
 /* Loop-invariant terms come first in the sum, so that their sum can be hoisted. */
@@ -400,7 +367,8 @@ access_begin(Lowering *lo, TirOp *op)
         axis.stride = stride;
         axis.size = lower_dim_size(lo, tensor, d.dim);
         axis.full = (d.at == NULL && tensor->dim[d.dim].constant >= axis.length) ||
-                    (d.range && known_whole(lo, tensor, &d));
+                    (d.range && lo->role == NULL && tensor->dim[d.dim].constant == 0 &&
+                     tir_range_is_whole(lo->fn, tensor->dim[d.dim].size, d.at, d.length));
         axis.counts_up = d.at == NULL || is_not_negative(d.at);
         axis.not_negative = axis.counts_up && (d.at == NULL || !lower_may_lie_in_front(lo, d.at));
         if (d.at != NULL) {

@@ -124,7 +124,8 @@ static void
 add_range(const Padding *p, Pads *pads, TirVal *start, TirVal *bound, TirIndex part)
 {
     Linear *distance = arena_new(p->px->arena, Linear);
-    bool is_number = bound->def != NULL && bound->def->op == TIR_CONST;
+    bool is_number = bound->def != NULL && bound->def->op == TIR_CONST,
+         is_size = bound->def != NULL && bound->def->op == TIR_SIZE;
     Pad pad = {.start = start, .bound = bound, .part = part, .sure = true};
 
     *distance = (Linear){.ok = true};
@@ -134,6 +135,9 @@ add_range(const Padding *p, Pads *pads, TirVal *start, TirVal *bound, TirIndex p
                       divides(p, start, part.length, bound->def->integer)))
         return;
     if (distance->ok && distance->n == 0 && distance->constant >= part.length)
+        return;
+    if (p->no_products && is_size &&
+        tir_range_is_whole(p->fn, (uint32_t)bound->def->integer, start, part.length))
         return;
     pad.distance = distance;
     pad.part.open = false;
@@ -529,7 +533,11 @@ learn_block(Padding *p, const TirBlock *block)
 Padding
 padding_find(PassContext *px, TirFn *fn)
 {
-    Padding p = {.px = px, .fn = fn, .n_known = fn->next_id, .first = true};
+    Padding p = {.px = px,
+                 .fn = fn,
+                 .n_known = fn->next_id,
+                 .first = true,
+                 .no_products = count_mmas(fn->body) == 0};
 
     p.known = arena_array(px->arena, Pads *, PADDING_AXES * p.n_known + 1);
     p.in_circle = arena_array(px->arena, bool, p.n_known + 1);

@@ -45,6 +45,7 @@ typedef struct Padding {
     bool *in_circle;
     bool *padded; /* by id: something of it is in `known` */
     bool first;   /* .. of which this is the first one */
+    bool no_products; /* whose warp groups may have rows past a grid that launches require to end with its tensors */
     bool settled; /* it is known which pads there are, and now which of them are sure */
     VEC(PadCount) counts;
 } Padding;

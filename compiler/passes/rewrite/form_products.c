@@ -42,20 +42,6 @@ typedef struct Extent {
 
 enum { NO_SIZE = UINT32_MAX };
 
-/* Whether launches require that a size is a multiple of a number. */
-static bool
-is_multiple(const TirFn *fn, const HostExpr *size, int64_t of)
-{
-    for (uint32_t k = 0; k < fn->requires.n; k++) {
-        const HostExpr *c = fn->requires.at[k].condition, *rest = c->a;
-        if (c->kind == HOST_EQ && c->b->kind == HOST_INT && c->b->integer == 0 &&
-            rest->kind == HOST_REM && rest->b->kind == HOST_INT && rest->b->integer % of == 0 &&
-            host_equal(rest->a, size))
-            return true;
-    }
-    return false;
-}
-
 static Extent
 extent_of(const TirFn *fn, const TensorDim *dim)
 {
@@ -64,7 +50,7 @@ extent_of(const TirFn *fn, const TensorDim *dim)
     const HostExpr *value = fn->sizes.at[dim->size].value;
     if (value != NULL && (value->kind == HOST_DIV || value->kind == HOST_CDIV) &&
         value->a->kind == HOST_SIZE && value->b->kind == HOST_INT && value->b->integer > 0 &&
-        is_multiple(fn, value->a, value->b->integer))
+        tir_requires_multiple(fn, value->a, value->b->integer))
         return (Extent){value->a->index, 1, value->b->integer};
     return (Extent){dim->size, 1, 1};
 }

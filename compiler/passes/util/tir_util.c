@@ -659,3 +659,55 @@ tir_factor(const TirVal *value)
 
     return factor_of(value, &steps);
 }
+
+/* ---- what launches require ---- */
+
+bool
+tir_requires_multiple(const TirFn *fn, const HostExpr *size, int64_t of)
+{
+    for (uint32_t k = 0; k < fn->requires.n; k++) {
+        const HostExpr *c = fn->requires.at[k].condition, *rest = c->a;
+        if (c->kind == HOST_EQ && c->b->kind == HOST_INT && c->b->integer == 0 &&
+            rest->kind == HOST_REM && rest->b->kind == HOST_INT && rest->b->integer > 0 &&
+            rest->b->integer % of == 0 && host_equal(rest->a, size))
+            return true;
+    }
+    return false;
+}
+
+/* Whether an extent is cdiv(C, n), of a C that is a multiple of n. */
+static bool
+is_whole(const TirFn *fn, const HostExpr *extent)
+{
+    return extent->kind == HOST_CDIV && extent->a->kind == HOST_SIZE &&
+           extent->b->kind == HOST_INT && extent->b->integer > 0 &&
+           tir_requires_multiple(fn, extent->a, extent->b->integer);
+}
+
+bool
+tir_extent_is(const TirFn *fn, const HostExpr *extent, uint32_t size)
+{
+    if (extent->kind == HOST_SIZE)
+        return extent->index == size;
+    for (uint32_t k = 0; k < fn->requires.n && is_whole(fn, extent); k++) {
+        const HostExpr *c = fn->requires.at[k].condition, *is = c->b;
+        if (c->kind == HOST_EQ && c->a->kind == HOST_SIZE && c->a->index == size &&
+            (is->kind == HOST_DIV || is->kind == HOST_CDIV) && host_equal(is->a, extent->a) &&
+            host_equal(is->b, extent->b))
+            return true;
+    }
+    return false;
+}
+
+bool
+tir_range_is_whole(const TirFn *fn, uint32_t size, const TirVal *start, int32_t length)
+{
+    const TirOp *at = start == NULL ? NULL : start->def;
+    const TirOp *grid = at == NULL || at->op != TIR_MUL ? NULL : at->args[0]->def;
+    const TirOp *step = grid == NULL || grid->op != TIR_GRID ? NULL : at->args[1]->def;
+
+    if (step == NULL || step->op != TIR_CONST || step->integer != length)
+        return false;
+    const HostExpr *extent = fn->grid.at[grid->integer].extent;
+    return is_whole(fn, extent) && extent->a->index == size && extent->b->integer == length;
+}

@@ -112,6 +112,15 @@ int64_t accumulator_elements(const TirBlock *block);
  * sums, products, quotients of them. */
 bool is_not_negative(const TirVal *value);
 
+/* Whether launches require that a size is a multiple of a number. */
+bool tir_requires_multiple(const TirFn *fn, const HostExpr *size, int64_t of);
+/* Whether a grid's extent is a size, also one that launches require to be C / n, where the extent
+ * is cdiv(C, n) and C a multiple of n. */
+bool tir_extent_is(const TirFn *fn, const HostExpr *extent, uint32_t size);
+/* Whether a range is one of those that a grid axis counts, of which the last one ends where the size
+ * does that they are cut from: launches require that it is a multiple of their length. */
+bool tir_range_is_whole(const TirFn *fn, uint32_t size, const TirVal *start, int32_t length);
+
 /* The largest power of two (up to 64) known to divide an index. */
 int64_t tir_factor(const TirVal *value);
 
