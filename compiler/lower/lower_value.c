@@ -1,4 +1,5 @@
 /* lower_value.c - the elements of values: constants, index vectors, elementwise operations. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -429,6 +430,48 @@ has_exact_inverse(const Elem *c)
            exponent <= 127;
 }
 
+static const TirOp *
+spread_from(const TirVal *value)
+{
+    const TirOp *op = value->def;
+
+    while (op != NULL && (op->op == TIR_BROADCAST || op->op == TIR_EXPAND))
+        op = op->args[0]->def;
+    return op;
+}
+
+/* Whether a value is a number from 1 on, an infinity or a NaN: 1 and a power, or a size, as of
+ * sigmoids. */
+static bool
+is_from_one_on(const TirVal *value)
+{
+    const TirOp *op = value->def;
+
+    for (uint32_t k = 0; op != NULL && op->op == TIR_ADD && k < 2; k++) {
+        const TirOp *one = spread_from(op->args[k]), *more = spread_from(op->args[1 - k]);
+        if (one != NULL && one->op == TIR_CONST && one->number >= 1 && more != NULL &&
+            (more->op == TIR_EXP || more->op == TIR_EXP2 || more->op == TIR_ABS))
+            return true;
+    }
+    return false;
+}
+
+/* 1 / x of an x from 1 on, as below; what makes a zero of infinities without a test is that its
+ * reciprocal is flushed. */
+static Elem
+reciprocal_from_one_on(Lowering *lo, LirReg x)
+{
+    LirBuilder *b = &lo->b;
+    LirReg small = lir_op2(b, LIR_MUL_F32, LIR_F32, lir_reg(x), lir_float(0x1p-24)),
+           of = lir_op2(b, LIR_MIN_NAN_F32, LIR_F32, lir_reg(small), lir_float(FLT_MAX)),
+           near = lir_op1(b, LIR_RCP_FTZ_F32, LIR_F32, lir_reg(of)),
+           minus = lir_op1(b, LIR_NEG_F32, LIR_F32, lir_reg(near)),
+           rest = lir_op3(b, LIR_FMA_F32, LIR_F32, lir_reg(of), lir_reg(minus), lir_float(1)),
+           better = lir_op3(b, LIR_FMA_F32, LIR_F32, lir_reg(rest), lir_reg(near), lir_reg(near));
+
+    return elem_reg(lir_op2(b, LIR_MUL_F32, LIR_F32, lir_reg(better), lir_float(0x1p-24)));
+}
+
 /* 1 / x without the branch of rcp.rn: one step from the hardware's, which is what it is where that
  * gives no number (of zeros, infinities and NaNs).  Rounded correctly; below 2^-126 rounded twice.
  * SwiGLU on an H200 has eight a thread. */
@@ -481,7 +524,9 @@ float_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
                            (Elem[]){args[0], elem_float(1 / args[1].number)});
         bool straight = lo->fast && (lo->role != NULL || scalar);
         if (op->op == TIR_RCP && lo->fast && !straight && !lo->products)
-            return reciprocal(lo, lower_elem_reg(lo, args[0], LIR_F32));
+            return is_from_one_on(op->args[0])
+                       ? reciprocal_from_one_on(lo, lower_elem_reg(lo, args[0], LIR_F32))
+                       : reciprocal(lo, lower_elem_reg(lo, args[0], LIR_F32));
         LirOpcode lir = straight && op->op == TIR_DIV   ? LIR_DIV_FULL_F32
                         : straight && op->op == TIR_RCP ? LIR_RCP_APPROX_F32
                         : !op->rounded                  ? usual

@@ -21,6 +21,7 @@ kernel invert(X: in f32[C], Y: out f32[C])
     store Y[c] = rcp(load X[c]);
 }
 """
+FROM_ONE_ON = SOURCE.replace("rcp(load X[c])", "rcp(1.0 + abs(load X[c]))")
 LEAST = np.float32(2.0 ** -126)
 
 
@@ -38,21 +39,24 @@ def main():
     parser.add_argument("--tilerun", required=True)
     options = parser.parse_args()
     bad = []
-    x = numbers()
-    with np.errstate(all="ignore"):
-        exact = np.float32(1) / x
     with tempfile.TemporaryDirectory() as folder:
         def at(name):
             return os.path.join(folder, name)
 
-        with open(at("k.tile"), "w", encoding="utf-8") as file:
-            file.write(SOURCE)
-        np.save(at("X.npy"), x)
-        for flags, branches in (([], False), (["-fno-fuse"], True)):
+        np.save(at("X.npy"), numbers())
+        for source, flags, branches, in ((SOURCE, [], False), (SOURCE, ["-fno-fuse"], True), (FROM_ONE_ON, [], False)):
+            x, limited = numbers(), source == FROM_ONE_ON
+            with np.errstate(all="ignore"):
+                exact = np.float32(1) / (np.float32(1) + np.abs(x) if limited else x)
+            with open(at("k.tile"), "w", encoding="utf-8") as file:
+                file.write(source)
             subprocess.run([options.tilec, at("k.tile"), *flags, "-arch", "sm_90", "-o", at("k.ptx")], check=True)
             with open(at("k.ptx"), encoding="utf-8") as file:
-                if ("rcp.rn" in file.read()) != branches:
-                    bad.append(f"{flags}: {'no' if branches else 'some'} rcp.rn")
+                ptx = file.read()
+            if ("rcp.rn" in ptx) != branches:
+                bad.append(f"{flags}: {'no' if branches else 'some'} rcp.rn")
+            if ("min.NaN" in ptx) != limited:
+                bad.append(f"{source}: {'no' if limited else 'some'} limit in place of a test")
             subprocess.run([options.tilerun, "--device", "sim", at("k.ptx"), "--in", f"X={at('X.npy')}", "--out", f"Y={at('Y.npy')}"],
                            check=True, stdout=subprocess.DEVNULL)
             found = np.load(at("Y.npy"))
@@ -60,7 +64,7 @@ def main():
             if not branches:
                 apart = np.abs(found.view(np.int32).astype(np.int64) - exact.view(np.int32))
                 right |= (np.abs(exact) < LEAST) & (exact != 0) & (apart <= 1)
-            bad += [f"{flags}: 1 / {x[i]!r} is {found[i]!r}, not {exact[i]!r}" for i in np.flatnonzero(~right)[:10]]
+            bad += [f"{flags} {limited}: of {x[i]!r} {found[i]!r}, not {exact[i]!r}" for i in np.flatnonzero(~right)[:10]]
     for line in bad:
         print(line)
     return bool(bad)
