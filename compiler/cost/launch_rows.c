@@ -31,21 +31,6 @@ all_loops(const TirFn *fn)
 
 /* ---- accesses ---- */
 
-/* Whether a load is of the first tile of a loop that loads the others itself (load-ahead). */
-static bool
-is_first_of_loop(const TirOp *load)
-{
-    const TirBlock *block = load->parent;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *loop = block->ops.at[i];
-        for (uint32_t k = 0; loop->op == TIR_FOR && k < loop->n_args; k++)
-            if (loop->args[k] == load->results[0])
-                return true;
-    }
-    return false;
-}
-
 static RowAccess
 access_of(Arena *arena, const TirOp *op)
 {
@@ -205,7 +190,7 @@ launch_terms_of_rows(Arena *arena, const TirFn *fn, const Cost *cost)
         terms.trips = host_int(arena, cost != NULL ? llround(cost->units.iterations) : 0);
     for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
         const TirOp *op = walk.op;
-        if (op->op == TIR_STORE || (op->op == TIR_LOAD && !is_first_of_loop(op)))
+        if (op->op == TIR_STORE || (op->op == TIR_LOAD && !tir_is_first_of_loop(op)))
             vec_push(arena, &terms.accesses, access_of(arena, op));
     }
     return terms;

@@ -395,10 +395,14 @@ find_ways(Lowering *lo, const RegisterAccess *ra)
 static bool
 has_many_guards(const RegisterAccess *ra, const TirVal *value)
 {
-    enum { MANY = 4 };
+    enum { MANY = 4, MANY_CARRIED = 8 };
 
-    if (ra->ends_well)
-        return lower_registers(value) > MANY * ra->vector;
+    if (ra->ends_well) {
+        const TirOp *op = ra->access.op;
+        /* what a loop carries would be moved at the end of each way, which waits for it */
+        bool carried = op->op == TIR_LOAD && (tir_is_loaded_ahead(op) || tir_is_first_of_loop(op));
+        return lower_registers(value) > (carried ? MANY_CARRIED : MANY) * ra->vector;
+    }
     return ra->access.lo->role == NULL && ra->vector > 1 && may_straddle(ra) &&
            (lower_registers(value) > ra->vector || ra->aligned != 0);
 }

@@ -563,6 +563,20 @@ tir_is_loaded_ahead(const TirOp *load)
 }
 
 bool
+tir_is_first_of_loop(const TirOp *load)
+{
+    const TirBlock *block = load->parent;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *loop = block->ops.at[i];
+        for (uint32_t k = 0; loop->op == TIR_FOR && k < loop->n_args; k++)
+            if (loop->args[k] == load->results[0])
+                return true;
+    }
+    return false;
+}
+
+bool
 op_writes_tensor(const TirOp *op, const TirTensor *tensor)
 {
     bool writes = tir_writes(op) && op->tensor == tensor;

@@ -81,6 +81,8 @@ uint32_t count_uses(const TirFn *fn, const TirVal *value);
 uint32_t count_uses_in(const TirBlock *block, const TirVal *value);
 /* Whether a loop loads what its next iteration takes, and nothing else does (load-ahead). */
 bool tir_is_loaded_ahead(const TirOp *load);
+/* Whether a load is of the first tile of a loop that loads the others itself (load-ahead). */
+bool tir_is_first_of_loop(const TirOp *load);
 /* Whether `op` or `block`, or a block in it, stores or adds to `tensor`. */
 bool op_writes_tensor(const TirOp *op, const TirTensor *tensor);
 bool writes_tensor(const TirBlock *block, const TirTensor *tensor);
