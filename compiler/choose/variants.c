@@ -14,7 +14,7 @@
  * them. */
 static const double worth = 0.01, spared = 0.08;
 /* Of products, whose sizes differ more than those of all else. */
-static const double worth_of_products = 0.002;
+static const double worth_of_products = 0.0002;
 /* Percent that tiles beside those that auto takes cost more than is estimated, without warp
  * groups.  Chosen by the 41 launches of sm_80's forms on an H200 that it was tried on: 3 to 5 let
  * the rule take more of the fastest.  Beside their estimates others took 1.04 times what auto's did
@@ -35,9 +35,14 @@ static const int64_t others[] = {1, 2, 3, 4, 5, 6, 8, 12, 16, 32};
 static const int64_t uneven[] = {1,   8,   16,  32,  64,  80,  128,  144,  192,  224,  256,
                                  272, 320, 384, 512, 544, 768, 1024, 1104, 1536, 2048, 3072};
 static const int64_t large[] = {3072, 4096, 8192};
+/* Of products, which end in whole rounds of tiles: how many that are is a matter of both others. */
+static const int64_t wide[] = {2048, 3072,  4096,  5120,  6144, 7168,
+                               8192, 10240, 12288, 14336, 28672};
 enum {
     UNEVEN_SIZES = sizeof uneven / sizeof uneven[0],
-    UNEVEN = UNEVEN_SIZES * (sizeof large / sizeof large[0]),
+    WIDE = sizeof wide / sizeof wide[0],
+    WIDE_STEP = 3, /* from one uneven size to the next, of what the second one of the others is */
+    UNEVEN = UNEVEN_SIZES * WIDE,
     TILED = sizeof tiled / sizeof tiled[0],
     FEW = sizeof few / sizeof few[0],
     OTHERS = sizeof others / sizeof others[0],
@@ -110,19 +115,32 @@ draw_with(Choosing *c, int64_t in_tiles, int64_t other)
     add_sample(c, sizes);
 }
 
+/* The `other`th size beside uneven size `i`, in turn `turn`. */
+static int64_t
+large_beside(const Choosing *c, uint32_t i, uint32_t turn, uint32_t other)
+{
+    return c->products ? wide[(turn + other * (1 + WIDE_STEP * i)) % WIDE] : large[turn];
+}
+
 /* Matrices of few rows or columns, or little depth: size `k` from small to large, all others in
  * tiles large. */
 static void
 draw_uneven(Choosing *c, uint32_t k)
 {
     const TirFn *fn = c->sample;
+    uint32_t turns = c->products ? WIDE : sizeof large / sizeof large[0];
 
-    for (uint32_t i = 0; i < UNEVEN && fn->sizes.at[k].usual == 0 && trips_in_tiles(fn, k); i++) {
+    for (uint32_t i = 0;
+         i < turns * UNEVEN_SIZES && fn->sizes.at[k].usual == 0 && trips_in_tiles(fn, k); i++) {
         int64_t *sizes = arena_array(c->px->arena, int64_t, fn->sizes.n + 1);
-        for (uint32_t j = 0; j < fn->sizes.n; j++)
+        uint32_t other = 0;
+        for (uint32_t j = 0; j < fn->sizes.n; j++) {
+            bool drawn = fn->sizes.at[j].usual == 0 && trips_in_tiles(fn, j);
             sizes[j] = fn->sizes.at[j].usual != 0 ? fn->sizes.at[j].usual
-                       : trips_in_tiles(fn, j)    ? large[i / UNEVEN_SIZES]
-                                                  : others[0];
+                       : drawn ? large_beside(c, i % UNEVEN_SIZES, i / UNEVEN_SIZES, other)
+                               : others[0];
+            other += drawn && j != k;
+        }
         sizes[k] = uneven[i % UNEVEN_SIZES];
         meet(fn, sizes);
         add_sample(c, sizes);

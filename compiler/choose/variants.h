@@ -8,7 +8,7 @@
 
 #include "compiler/choose/auto_plan.h"
 
-enum { MOST_VARIANTS = 16 }; /* forms of a kernel in all */
+enum { MOST_VARIANTS = 32 }; /* forms of a kernel in all */
 
 typedef struct PlanVariant {
     TileChoice choice;
