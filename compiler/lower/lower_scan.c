@@ -325,8 +325,8 @@ scan_warps(Scan *s, const ScanDigit *digit)
     int32_t stride = bytes * runs; /* from one warp's words to the next one's */
     LirReg warp = lower_warp(lo);
     LirReg own = lower_remainder(lo, lower_quotient(lo, warp, digit->below), digit->extent);
-    Elem base = lower_add(lo, lower_stage_base(lo, s->op->shared, NULL),
-                          lower_mul_const(lo, elem_reg(lower_lane(lo)), 4));
+    Elem lane = lower_mul_const(lo, elem_reg(lower_lane(lo)), 4);
+    Elem base = lower_add(lo, lower_stage_base(lo, s->op->shared, NULL), lane);
     Elem mine = lower_add(lo, base, lower_mul_const(lo, elem_reg(warp), stride));
     Elem before = lower_mul_const(lo, elem_reg(own), (int64_t)-stride * digit->below);
     Elem line = lower_add(lo, mine, before);
