@@ -80,9 +80,10 @@ def main():
                 file.write(f"import tilec\ntilec.__path__.append({os.path.abspath(options.extension)!r})\n")
             environment = dict(os.environ, TILEC_INTERPRET="1", TILEC_LIBRARY=os.path.abspath(options.library), TILEC_CACHE_DIR="off",
                                PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=os.pathsep.join([folder, os.path.join(ROOT, "python")]))
-            done = subprocess.run([sys.executable, "call_biased.py"], cwd=folder, env=environment, capture_output=True, text=True)
-            if done.stdout != "right\n":
-                bad.append(f"call_biased.py: {done.stdout}{done.stderr}")
+            for call in "call_biased.py", "call_moe.py":
+                done = subprocess.run([sys.executable, call], cwd=folder, env=environment, capture_output=True, text=True)
+                if done.stdout != "right\n":
+                    bad.append(f"{call}: {done.stdout}{done.stderr}")
     print("\n".join(bad) or "all are right")
     return 1 if bad else 0
 

@@ -22,6 +22,7 @@ cp "$build"/python/_launch.abi3.so "$kit/site/tilec/"
 cp "$root"/examples/attention.tile "$root"/examples/attention_bwd.tile "$root"/examples/attention_decode.tile \
     "$root"/examples/attention_grouped.tile "$root"/examples/attention_split.tile "$root"/examples/attention_merge.tile \
     "$root"/examples/attention_fp8.tile "$root"/examples/attention_varlen.tile "$root"/examples/attention_varlen_bwd.tile \
+    "$root"/examples/experts.tile \
     "$kit/site/tilec/torch/kernels/"
 cp -r "$root"/examples/quantised "$kit/site/tilec/torch/kernels/"
 cp "$root"/tests/gpu/torch_*.py "$root"/tests/gpu/distributed.py "$root"/bench/ring_parts.py "$kit/"

@@ -15,8 +15,9 @@ except ImportError as error:
 
 from tilec.torch.attend import attention
 from tilec.torch.error import Error
+from tilec.torch.experts import moe
 from tilec.torch.kernel import Kernel, kernel
 from tilec.torch.packed import attention_varlen
 from tilec.torch.quantised import matmul
 
-__all__ = ["Error", "Kernel", "attention", "attention_varlen", "kernel", "matmul"]
+__all__ = ["Error", "Kernel", "attention", "attention_varlen", "kernel", "matmul", "moe"]
