@@ -243,10 +243,15 @@ limit_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t
         const Limit *limit = &axis->limits[k];
         LirReg end = lower_elem_reg(lo, limit->count, LIR_B32);
         if (limit->part.rows > 0) {
-            Elem at = lower_part(lo, lower_add(lo, lane, elem_int(constant)), &limit->part);
-            LirReg part = lower_elem_reg(lo, at, LIR_B32);
-            guard = access_both(
-                lo, guard, lir_op2(&lo->b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(part), lir_reg(end)));
+            /* a vector lies along places of one part or of several */
+            int32_t inner = limit->part.inner, step = inner % count == 0 ? count : 1;
+            for (int32_t e = 0; e < count; e += step) {
+                Elem at = lower_part(lo, lower_add(lo, lane, elem_int(constant + e)), &limit->part);
+                LirReg part = lower_elem_reg(lo, at, LIR_B32);
+                guard = access_both(
+                    lo, guard,
+                    lir_op2(&lo->b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(part), lir_reg(end)));
+            }
             continue;
         }
         /* count > lane + constant: one comparison with a constant an element */
@@ -532,9 +537,13 @@ access_tile_guard(Lowering *lo, const Access *access, bool *testable)
             whole = access_both(lo, whole, whole_limits(lo, axes[k]));
             continue;
         }
+        Axis plain = *axes[k];
+        if (access_is_cut_by_parts(&plain)) {
+            whole = access_both(lo, whole, whole_limits(lo, &plain));
+            plain.n_limits = 0;
+        }
         whole = access_both(
-            lo, whole,
-            access_axis_guard(lo, axes[k], elem_int(0), 0, axes[k]->length, axes[k]->length));
+            lo, whole, access_axis_guard(lo, &plain, elem_int(0), 0, plain.length, plain.length));
     }
     return whole;
 }
