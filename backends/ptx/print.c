@@ -137,7 +137,7 @@ ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out)
     lir_text_begin(&text, fn, fn->scratch, out);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        if (diag != NULL && insn->span.lo != at && insn->span.lo != 0 && insn->op != LIR_LABEL) {
+        if (insn->span.lo != at && diag != NULL && insn->span.lo != 0 && insn->op != LIR_LABEL) {
             at = insn->span.lo;
             SourcePlace place = diag_origin(diag, insn->span.lo);
             uint32_t number = place.file == NULL ? 0 : diag_file_number(diag, place.file);

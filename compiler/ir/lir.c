@@ -216,23 +216,14 @@ same_operands(const LirOperand *a, const LirOperand *b, uint32_t n)
 }
 
 static uint32_t
-hash_text(uint32_t h, const char *text)
-{
-    for (; *text != '\0'; text++)
-        h = (h ^ (uint32_t)(unsigned char)*text) * 16777619u;
-    return h;
-}
-
-static uint32_t
 hash_insn(LirOpcode op, uint32_t n, const LirOperand *sources)
 {
     uint32_t h = 2166136261u ^ (uint32_t)op;
-    for (uint32_t i = 0; i < n; i++) {
-        h = (h ^ sources[i].reg) * 16777619u;
-        h = (h ^ (uint32_t)sources[i].integer) * 16777619u;
-        h = (h ^ (uint32_t)sources[i].kind) * 16777619u;
-        if (sources[i].symbol != NULL)
-            h = hash_text(h, sources[i].symbol);
+    for (const LirOperand *source = sources; source < sources + n; source++) {
+        /* of a symbol, that there is one: few instructions have any */
+        h = (h ^ source->reg) * 16777619u;
+        h = (h ^ (uint32_t)source->integer) * 16777619u;
+        h = (h ^ (uint32_t)source->kind ^ (uint32_t)(source->symbol != NULL) << 8) * 16777619u;
     }
     return h ^ h >> 15;
 }

@@ -69,10 +69,8 @@ put_address(LirText *text, const LirOperand *operand, char *at)
 static char *
 put_operand(LirText *text, const LirOperand *operand, char *at)
 {
-    if (operand->kind == LIR_REG)
-        return put_reg(text, operand->reg, at);
     switch (operand->kind) {
-    case LIR_REG: break;
+    case LIR_REG: return put_reg(text, operand->reg, at);
     case LIR_INT: return int_text(operand->integer, at);
     case LIR_FLOAT: return put_float((uint32_t)operand->integer, at);
     case LIR_ADDRESS: return put_address(text, operand, at);
@@ -82,18 +80,35 @@ put_operand(LirText *text, const LirOperand *operand, char *at)
     return at;
 }
 
+/* Each with a comma and a blank behind it.  Nearly all are registers; of what is none, its register,
+ * whose name may be empty, is written over. */
+static char *
+put_operands(LirText *text, const LirOperand *operand, const LirOperand *end, char *at)
+{
+    for (; operand < end; operand++) {
+        const LirRegName *reg = &text->names[operand->reg];
+        char *begin = at;
+        text->used[reg->class] |= operand->reg != 0;
+        memcpy(at, reg->text, sizeof reg->text);
+        at += reg->n;
+        if (operand->kind != LIR_REG)
+            at = put_operand(text, operand, begin);
+        memcpy(at, ", ", 2);
+        at += 2;
+    }
+    return at;
+}
+
 static char *
 put_vector(LirText *text, const LirInsn *insn, uint32_t *next, uint32_t n, char *at)
 {
     const LirOperand *operand = &insn->operands[*next];
 
-    *at = '{';
-    at = put_operand(text, operand++, at + 1);
-    for (uint32_t k = 1; k < n; k++)
-        at = put_operand(text, operand++, put(at, ", ", 2));
-    *at = '}';
+    *at++ = '{';
+    at = put_operands(text, operand, operand + n, at);
+    at[-2] = '}';
     *next += n;
-    return at + 1;
+    return at - 1;
 }
 
 /* The operands of a group that is no single one, or the text that stands there as it is. */
@@ -141,6 +156,7 @@ lir_text_begin(LirText *text, const LirFn *fn, Arena *arena, Buf *out)
             names[reg] = name;
         }
     }
+    names[0].n = 0; /* none */
 }
 
 /* A comment, or a label. */
@@ -153,44 +169,12 @@ print_mark(const LirInsn *insn, uint32_t indent, Buf *out)
         buf_printf(out, "$L%lld:\n", (long long)insn->operands[0].integer);
 }
 
-void
-lir_print_insn(LirText *text, const LirInsn *insn, uint32_t indent)
+/* Operands from number `next` on, which groups of the form `all` from `group` on are for. */
+static char *
+put_groups(LirText *text, const LirInsn *insn, const char *all, const char *group, uint32_t next,
+           char *at)
 {
-    const LirOpInfo *info = lir_op_info(insn->op);
-    Buf *out = text->out;
-
-    if ((insn->op == LIR_COMMENT) | (insn->op == LIR_LABEL)) {
-        print_mark(insn, indent, out);
-        return;
-    }
-    const char *name = insn->text != NULL ? insn->text : info->mnemonic;
-    size_t length = strlen(name);
-    text->room = length + (insn->n + 4) * (size_t)OPERAND_ROOM;
-    if (text->room >= out->cap - out->n)
-        buf_reserve(out, text->room);
-    char *at = memset(out->at + out->n, ' ', indent);
-    at += indent;
-    if (insn->guard != 0) {
-        *at = '@';
-        at[1] = '!';
-        at = put_reg(text, insn->guard, at + 1 + insn->guard_not);
-        *at++ = ' ';
-    }
-    uint32_t next = 0;
-    at = put(at, name, length);
-    const char *group = info->groups;
-    size_t begin = strspn(group, "ra,"); /* most groups are single operands, in front of others */
-    uint32_t singles = (uint32_t)(begin + (group[begin] == '\0')) / 2;
-    if ((singles > 0) & (singles <= insn->n)) {
-        *at = ' ';
-        at = put_operand(text, insn->operands, at + 1);
-        for (next = 1; next < singles; next++) {
-            memcpy(at, ", ", 2);
-            at = put_operand(text, &insn->operands[next], at + 2);
-        }
-        group += begin;
-    }
-    for (uint32_t first = group == info->groups, n; *group != '\0'; first = 0) {
+    for (uint32_t first = group == all, n; *group != '\0'; first = 0) {
         n = (uint32_t)strcspn(group, ",");
         bool single = n == 1, optional = single & (*group == 'o');
         if (optional & (next == insn->n))
@@ -203,6 +187,45 @@ lir_print_insn(LirText *text, const LirInsn *insn, uint32_t indent)
             at = put_group(text, insn, group, n, &next, at);
         group += n + (group[n] == ',');
     }
+    return at;
+}
+
+void
+lir_print_insn(LirText *text, const LirInsn *insn, uint32_t indent)
+{
+    const LirOpInfo *info = lir_op_info(insn->op);
+    Buf *out = text->out;
+
+    if (insn->op <= LIR_LABEL) {
+        print_mark(insn, indent, out);
+        return;
+    }
+    const char *const names[] = {info->mnemonic, insn->text}, *name = names[insn->text != NULL];
+    size_t length = strlen(name);
+    text->room = length + (insn->n + 4) * (size_t)OPERAND_ROOM;
+    if (text->room >= out->cap - out->n)
+        buf_reserve(out, text->room);
+    char *at = memset(out->at + out->n, ' ', indent);
+    at += indent;
+    if (insn->guard != 0) {
+        *at = '@';
+        at[1] = '!';
+        at = put_reg(text, insn->guard, at + 1 + insn->guard_not);
+        *at++ = ' ';
+    }
+    at = put(at, name, length);
+    const char *group = info->groups;
+    size_t begin = strspn(group, "ra,"); /* most groups are single operands, in front of others */
+    uint32_t singles = (uint32_t)(begin + (group[begin] == '\0')) / 2;
+    singles *= singles <= insn->n;
+    if (singles > 0) {
+        const LirOperand *operand = insn->operands, *end = operand + singles;
+        *at++ = ' ';
+        at = put_operands(text, operand, end, at) - 2; /* the last one has no comma behind it */
+        group += begin;
+    }
+    if (*group != '\0')
+        at = put_groups(text, insn, info->groups, group, singles, at);
     memcpy(at, ";\n", sizeof ";\n");
     out->n = (uint32_t)(at + 2 - out->at);
 }
