@@ -471,8 +471,7 @@ follows_from_loop(const Padding *p, const TirVal *value)
     return follows;
 }
 
-/* Whether something was found out about `value` that was not known.  What follows from no loop is
- * known once and for all. */
+/* Whether something was found out about `value` that was not known. */
 static bool
 learn_value(Padding *p, const TirVal *value)
 {
@@ -482,7 +481,7 @@ learn_value(Padding *p, const TirVal *value)
         return false;
     if (p->first)
         p->in_circle[value->id] = follows_from_loop(p, value);
-    if ((!p->first && !p->in_circle[value->id]) || is_unpadded(p, value))
+    if (is_unpadded(p, value))
         return false;
 
     for (uint32_t axis = 0; axis < value->type.rank && axis < PADDING_AXES; axis++) {
@@ -509,6 +508,17 @@ learn_value(Padding *p, const TirVal *value)
     return news;
 }
 
+/* For the first time; lists what follows from a loop. */
+static bool
+learn_first(Padding *p, const TirVal *value, bool around)
+{
+    bool news = learn_value(p, value);
+
+    if (value->type.rank > 0 && p->in_circle[value->id])
+        vec_push(p->px->arena, &p->circle, ((PadsAround){value, around}));
+    return news & around;
+}
+
 /* Goes through a block; whether something was found out about what goes around a loop behind its
  * body: all else stands behind what it is made of. */
 static bool
@@ -517,16 +527,27 @@ learn_block(Padding *p, const TirBlock *block)
     bool news = false;
 
     for (uint32_t k = 0; k < block->params.n; k++)
-        learn_value(p, block->params.at[k]);
+        learn_first(p, block->params.at[k], false);
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             news |= learn_block(p, op->blocks[k]);
         for (uint32_t k = 0; k < op->n_results; k++)
-            learn_value(p, op->results[k]);
+            learn_first(p, op->results[k], false);
     }
     for (uint32_t k = 0; k < block->params.n; k++)
-        news |= learn_value(p, block->params.at[k]);
+        news |= learn_first(p, block->params.at[k], true);
+    return news;
+}
+
+/* The same once more. */
+static bool
+learn_again(Padding *p)
+{
+    bool news = false;
+
+    for (uint32_t i = 0; i < p->circle.n; i++)
+        news |= learn_value(p, p->circle.at[i].value) & p->circle.at[i].around;
     return news;
 }
 
@@ -542,9 +563,10 @@ padding_find(PassContext *px, TirFn *fn)
     p.known = arena_array(px->arena, Pads *, PADDING_AXES * p.n_known + 1);
     p.in_circle = arena_array(px->arena, bool, p.n_known + 1);
     p.padded = arena_array(px->arena, bool, p.n_known + 1);
-    while (learn_block(&p, fn->body))
-        p.first = false;
+    bool news = learn_block(&p, fn->body);
     p.first = false;
+    while (news)
+        news = learn_again(&p);
     for (uint32_t id = 0; id < p.n_known; id++) {
         for (uint32_t k = 0; (p.in_circle[id] & p.padded[id]) && k < PADDING_AXES; k++) {
             const Pads *pads = p.known[PADDING_AXES * id + k];
@@ -553,7 +575,7 @@ padding_find(PassContext *px, TirFn *fn)
         }
     }
     p.settled = true;
-    while (learn_block(&p, fn->body)) {
+    while (learn_again(&p)) {
     }
     return p;
 }

@@ -36,6 +36,13 @@ typedef struct PadCount {
     TirVal *count; /* NULL: it has no padding */
 } PadCount;
 
+/* A value that follows from what a loop carries; `around`: it goes around a loop, whose body stands
+ * before it in a list of such values. */
+typedef struct PadsAround {
+    const TirVal *value;
+    bool around;
+} PadsAround;
+
 typedef struct Padding {
     PassContext *px;
     TirFn *fn;
@@ -43,8 +50,9 @@ typedef struct Padding {
     uint32_t n_known;
     /* by id: it follows from what a loop carries, whose pads it takes several rounds to find */
     bool *in_circle;
-    bool *padded; /* by id: something of it is in `known` */
-    bool first;   /* .. of which this is the first one */
+    VEC(PadsAround) circle; /* all those, in the order of the text */
+    bool *padded;           /* by id: something of it is in `known` */
+    bool first;             /* this is the first of these rounds */
     bool no_products; /* whose warp groups may have rows past a grid that launches require to end with its tensors */
     bool settled; /* it is known which pads there are, and now which of them are sure */
     VEC(PadCount) counts;
