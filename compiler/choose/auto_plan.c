@@ -82,8 +82,7 @@ may_be_replaced(PlanSearch *s, const TileChoice *choice)
     return s->unseen;
 }
 
-/* The kernel with the values of `choice`, after the pass `plan`; NULL if it has none.  Its messages
- * are dropped. */
+/* The kernel with the values of `choice` after the pass `plan`, quietly; NULL: no plan. */
 static TirFn *
 planned_kernel(PlanSearch *s, const TileChoice *choice)
 {

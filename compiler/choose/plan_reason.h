@@ -19,8 +19,7 @@ uint32_t plan_warning(const Front *front, const PassContext *px, Arena *trials, 
  * middling ones. */
 void plan_search_error(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn,
                        const TileChoice *values);
-/* Warns of a plan of the command line that is for no kernel of the module; returns the number of
- * warnings. */
+/* Warns of a plan of the command line that is for no kernel of the module; returns how many. */
 uint32_t plan_unused_warning(const Front *front, const TirModule *module);
 
 #endif

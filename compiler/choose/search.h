@@ -15,8 +15,7 @@ void search_run(const Front *front, PassContext *px, Arena *trials, const TilecS
  * takes first, then by time; makes `sizes` smaller where `search` asks for short launches. */
 void search_print_built(const Front *front, PassContext *px, Arena *trials, const TirFn *sample,
                         const TilecSearch *search, int64_t *sizes, Buf *out, Buf *picture);
-/* Of all divisions among warp groups, by what they ask of shared memory; `open`: what the kernel
- * leaves open. */
+/* Of all divisions among warp groups, by what they ask of shared memory; `open`: what is open. */
 void search_print_divisions(const Front *front, PassContext *px, Arena *trials, const TirFn *sample,
                             const AutoTiles *open, const TilecSearch *search, const int64_t *sizes,
                             Buf *out);

@@ -67,8 +67,7 @@ consumer_in_order(const Target *target, const ConsumerWork *work, const PlanHint
     return !consumer_pipelines(target, work, plan) && !work->coop_k;
 }
 
-/* Of the products of a round, the share that a consumer waits for; nothing of its own runs beside
- * these. */
+/* Of the products of a round, the share that a consumer waits for with nothing beside it. */
 static double
 share_waited(const Target *target, const ConsumerWork *work, const PlanHints *plan)
 {
@@ -148,8 +147,7 @@ start_of_mmas(const Target *target, const ConsumerWork *work, const PlanHints *p
     return start + (direct ? plan->consumers * work->stored / rate : 0);
 }
 
-/* Clocks in which memory gives what a launch loads, and what else is in the L2 cache goes back to
- * it. */
+/* Clocks in which memory gives what a launch loads, and what else the L2 cache has goes back. */
 static double
 memory_clocks(const Target *target, const ConsumerTrips *trips)
 {

@@ -80,8 +80,7 @@ ConsumerWork consumer_work(const Target *target, const TirFn *fn, uint32_t consu
 /* Registers of a thread that its values take, at least; whether they fit so many. */
 int64_t consumer_registers_needed(const ConsumerWork *work);
 bool consumer_fits_registers(const ConsumerWork *work, uint32_t consumers, uint32_t registers);
-/* Whether its products run under the next iteration's arithmetic (as passes/schedule/plan.c
- * decides). */
+/* Whether its products run under the next iteration's arithmetic (schedule/plan.c decides). */
 bool consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHints *plan);
 
 /* Whether it is one that waits for each of its products. */
@@ -106,8 +105,7 @@ typedef struct ConsumerClocks {
     double total;            /* of the launch */
 } ConsumerClocks;
 
-/* Clocks of an iteration of the same code when one consumer alone has a program; `clocks` are those
- * of all. */
+/* Clocks of an iteration of this code if one consumer alone has a program; `clocks`: of all. */
 double consumer_iteration_of_one(const Target *target, const ConsumerWork *work,
                                  const PlanHints *plan, const ConsumerClocks *clocks);
 /* Clocks until tiles that a work tile loads once are there, if they are asked for when it

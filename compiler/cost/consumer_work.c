@@ -80,8 +80,7 @@ add_kept(ConsumerWork *w, const TirFn *fn, const TirBlock *block)
     }
 }
 
-/* Whether all products read what is loaded, so that the arithmetic does no more than add their
- * results up. */
+/* Whether all products read what is loaded, so that the arithmetic only adds their results up. */
 static bool
 reads_loads(const Products *products)
 {
@@ -140,8 +139,7 @@ add_vectors(ConsumerWork *w, const TirBlock *body, uint32_t shared_by)
     }
 }
 
-/* The products that a consumer waits for: the first of those that could overlap each other's
- * arithmetic. */
+/* The products that a consumer waits for: the first that could overlap each other's arithmetic. */
 static void
 add_waits(ConsumerWork *w, const Product *p, double clocks)
 {

@@ -221,8 +221,7 @@ tensor_bytes(const TirTensor *tensor, const int64_t *sizes)
     return bytes;
 }
 
-/* The bytes of the tensors whose tiles a loop loads; *share: over those that all programs load
- * together. */
+/* Bytes of tensors whose tiles a loop loads; *share: over those that all programs load. */
 static double
 own_bytes(const TirFn *fn, const TirOp *loop, double iterations, const int64_t *sizes, double *share)
 {

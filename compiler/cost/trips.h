@@ -41,16 +41,14 @@ typedef struct ConsumerTrips {
 /* For programs in which each of `loops` may run; consumers stand along `axis` of the grid. */
 ConsumerTrips trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops,
                                  uint32_t axis, uint32_t consumers, const int64_t *sizes);
-/* A host expression for these sizes and, where it asks for it, this device; scalar parameters count
- * as 1. */
+/* A host expression for these sizes and, where it asks for it, this device; scalars count as 1. */
 int64_t trips_evaluate(const HostExpr *e, const int64_t *sizes, const Device *device);
 /* Points of one axis of the grid. */
 int64_t trips_extent(const TirFn *fn, uint32_t axis, const int64_t *sizes);
 /* Sizes for a prediction when none are given, by index: the kernel's usual size, else 4096 for
  * dimensions that are divided into tiles and 8 for others. */
 int64_t *trips_usual_sizes(Arena *arena, const TirFn *fn);
-/* Whether some range over this size is cut into tiles: a loop or an axis of the grid goes over it
- * in steps. */
+/* Whether some range over this size is cut into tiles: a loop or the grid goes over it in steps. */
 bool trips_in_tiles(const TirFn *fn, uint32_t size);
 
 #endif

@@ -169,8 +169,7 @@ tir_is_one_place(const TirShared *shared)
     return shared->stages == 1 && shared->from != ROLE_PRODUCER;
 }
 
-/* Warps of a role that has warp groups of its own, one behind the other; 0: it is in the
- * producer's. */
+/* Warps of a role that has warp groups of its own, one behind another; 0: in the producer's. */
 static uint32_t
 own_warps(const TirRole *role)
 {

@@ -17,8 +17,7 @@
  * thread, the most of any target's roles. */
 enum { MOST_IN_FLIGHT = 16, MOST_REGISTERS = 240 };
 
-/* A stage that a product reads: `behind` waits of the pipeline ago; -1: a consumer's own part of
- * the next one. */
+/* A stage that a product reads: `behind` waits of the pipeline ago; -1: a part of the next one. */
 typedef struct StageUse {
     const TirShared *pipeline;
     int32_t behind;
@@ -61,8 +60,7 @@ check_registers(Verifier *v, const char *whose, uint32_t n)
                   n);
 }
 
-/* A block begins with as many registers for each of its threads; roles can not take more from each
- * other. */
+/* A block begins with as many registers for each thread; roles can not take more from others. */
 static void
 check_all_registers(Verifier *v)
 {
@@ -677,8 +675,7 @@ check_consumer_release(Verifier *v, const TirOp *op, Flow *flow)
         flow->stage[pipeline->id] = 0;
 }
 
-/* What leaves over a stage of a pipeline is written to the one waited for last, which no product
- * reads. */
+/* What leaves over a stage of a pipeline is written to the one waited for last, and not read. */
 static void
 check_store(Verifier *v, const TirOp *op, const Flow *flow)
 {

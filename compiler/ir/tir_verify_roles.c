@@ -35,8 +35,7 @@ is_integer(const TirVal *value, int64_t integer)
     return value->def != NULL && value->def->op == TIR_CONST && value->def->integer == integer;
 }
 
-/* Whether it is the block's index along the plan's axis: read, or times or over the one consumer
- * that it has. */
+/* Whether it is the block's index along the plan's axis: read, or times or over its consumer. */
 static bool
 is_own_index(const TirFn *fn, const TirVal *value)
 {

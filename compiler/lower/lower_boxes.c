@@ -28,8 +28,7 @@ typedef struct MapForm {
     bool ends, line;
 } MapForm;
 
-/* The box of a copy: a swizzle atom column's width along the last dimension, the tile's rows along
- * the other. */
+/* The box of a copy: as wide as a swizzle atom column along the last dimension, else all rows. */
 static LirTensorMap
 map_of(const Lowering *lo, const TirOp *copy, MapForm form)
 {

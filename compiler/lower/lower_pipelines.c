@@ -112,8 +112,7 @@ lower_init_barriers(Lowering *lo)
         }
     }
     if (lo->fn->plan->mark != 0) {
-        /* As many arrivals as there can be: tools take it for a fault when phases end that nobody
-         * waits for. */
+        /* As many arrivals as there can be: tools call a phase that ends unawaited a fault. */
         LirOperand operands[] = {lir_address(start, lo->fn->plan->mark), lir_int(MBARRIER_ARRIVALS)};
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
@@ -318,8 +317,7 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     }
     if (pipeline->with == NULL)
         lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, part, false), cursor->phase);
-    /* who has read results, too; the products that have read scales where these are copied to have
-     * ended */
+    /* who has read results, too; products that read scales where these are copied to have ended */
     if (lo->role->kind == ROLE_MMA && (pipeline->from == ROLE_CONSUMER || pipeline->scales > 0))
         lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     if (tir_is_one_place(pipeline))
@@ -330,8 +328,7 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     }
 }
 
-/* A register that is 0, but not before the last element of `pin` is computed, as far as ptxas
- * knows. */
+/* A register that is 0, but for ptxas not before the last element of `pin` is computed. */
 static LirReg
 pinned_zero(Lowering *lo, TirVal *pin)
 {
@@ -439,8 +436,7 @@ fills_for_pair(const Lowering *lo, const TirShared *pipeline)
     return lower_multiplies_in_pairs(lo) && pipeline->kind == SHARED_PIPELINE;
 }
 
-/* Asks for one swizzle atom column of a tile, by a map; under `guard` or, `unless`, where it does
- * not hold. */
+/* Asks for one swizzle atom column of a tile, by a map; under `guard` or, `unless`, without it. */
 static void
 ask_for_load(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg map, int32_t column,
              const LirOperand ends[2], LirReg guard, bool unless)
@@ -579,8 +575,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
     ask_for_tile(lo, op, &lo->maps[pipeline->id], &box, to, full, copies);
     if (may_begin_before)
         lower_end_within(lo, &before);
-    /* The last stage of a pipeline with deferred release is given back before it is filled for the
-     * first time. */
+    /* The last stage of a pipeline with deferred release is given back before it is filled. */
     if (part + 1 == parts && !cursor->follows)
         advance(lo, cursor, pipeline->stages, pipeline->held > 0 ? pipeline->stages - 1 : 0);
 }

@@ -74,8 +74,7 @@ lower_host(Lowering *lo, const HostExpr *expr)
 
 /* ---- tiles of the grid ---- */
 
-/* The blocks' share of each axis of the grid: the consumer axis counts blocks of consumers, or
- * pairs of them. */
+/* Blocks along each axis of the grid: the consumer axis counts blocks of consumers, or pairs. */
 static void
 axis_counts(Lowering *lo, LirReg counts[3])
 {
@@ -441,8 +440,7 @@ begin_numbers(Lowering *lo, TileNumbers *n)
     lir_emit(b, LIR_MOV_B32, 1, 2, begin);
 }
 
-/* The predicate that there is no tile of this number.  With cluster launch control each block has
- * one. */
+/* The predicate that there is no tile of this number. By cluster launch control each has one. */
 static LirReg
 past_tiles(Lowering *lo, const TileNumbers *n)
 {

@@ -259,8 +259,7 @@ lower_clear_counter(Lowering *lo, LirReg blocks)
     lir_label(b, end);
 }
 
-/* Pipelines over whose stages results leave go on when a tile ends: until then the stage is this
- * tile's. */
+/* Pipelines over whose stages results leave go on when a tile ends: till then it is this tile's. */
 void
 lower_end_tile(Lowering *lo)
 {

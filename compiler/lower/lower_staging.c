@@ -30,8 +30,7 @@ meet(Lowering *lo, uint32_t first, bool waits)
     lir_emit(b, waits ? LIR_BAR_SYNC_SOME : LIR_BAR_ARRIVE_SOME, 0, 2, some);
 }
 
-/* Where in the staging buffer an element lies: swizzle atom columns of 128 bytes, swizzled as TMA
- * reads them. */
+/* Where in the staging buffer an element lies: atom columns of 128 bytes, swizzled as for TMA. */
 static LirReg
 place_of(Lowering *lo, const TirShared *staging, Elem row, Elem col)
 {

@@ -311,8 +311,7 @@ commit(Lowering *lo, LirOperand barrier)
 
 /* ---- stages ---- */
 
-/* (Of the only stage there is, the phase turns where it is waited for: not each role that waits
- * hands it on.) */
+/* (Of an only stage the phase turns where it is waited for: not all that wait hand it on.) */
 void
 lower_tmem_wait(Lowering *lo, const TirOp *op, bool empty)
 {
@@ -544,8 +543,7 @@ is_together(const Lowering *lo)
     return false;
 }
 
-/* The lanes of a warp come together, and what they have done is done for whoever sees one of them
- * arrive. */
+/* The lanes of a warp come together, and what they have done is done for who sees one arrive. */
 static void
 come_together(Lowering *lo, const TirShared *pipeline)
 {

@@ -119,8 +119,7 @@ typedef struct TimelineOf {
     const KernelTime *time;
 } TimelineOf;
 
-/* timeline_facts.c: roles, buffers, barriers and time; of a kernel without a plan its buffers, and
- * why. */
+/* timeline_facts.c: roles, buffers, barriers and time; without a plan its buffers, and why. */
 void timeline_facts(const Target *target, const TimelineOf *of, Buf *out);
 /* timeline_text.c, timeline_svg.c: of some kernels. */
 /* How busy an iteration keeps the units, and which launch is drawn. */

@@ -240,8 +240,7 @@ need_of_tile(const Run *run, uint32_t role)
     return need;
 }
 
-/* The next stage of a pipeline that a role fills when its readers, or the one there is, have given
- * it back. */
+/* The next stage of a pipeline that a role fills when its reader, or readers, gave it back. */
 static Need
 need_of_stage(const Run *run, uint32_t role, const TirOp *op)
 {

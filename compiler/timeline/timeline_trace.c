@@ -34,8 +34,7 @@ timeline_is_product(const TirOp *op)
     return op->op == TIR_TMEM_MMA || (op->op == TIR_MMA && op->async);
 }
 
-/* Whether a block has products in it, or waits for what another role multiplies; `loops`: in a loop
- * of it. */
+/* Whether a block has products, or waits for what another role multiplies; `loops`: in loops. */
 static bool
 has_products(const TirBlock *block, bool loops)
 {

@@ -44,8 +44,7 @@ typedef struct Access {
     uint32_t actor, time, tile;
 } Access;
 
-/* Columns of a consumer's part that no stage divides; or a stage that consumers write in shared
- * memory. */
+/* Columns of a consumer's part that no stage divides; or a stage in shared memory. */
 typedef struct Granule {
     Access written, read[ACTORS];
     uint32_t readers; /* since then: a bit for each */
@@ -72,8 +71,7 @@ struct Columns {
     bool passes[MOST_CONSUMERS];
 };
 
-/* Finds which columns are looked at together: all those between two places where a stage begins or
- * ends. */
+/* Finds columns that are looked at together: between places where a stage begins or ends. */
 static void
 find_granules(Columns *c)
 {

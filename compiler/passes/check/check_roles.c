@@ -80,6 +80,7 @@ typedef struct Checker {
     Scalar *values;
     uint32_t choices;
     bool chose, staggered; /* some way depended on data; programs begin the main loop apart */
+    bool pairs;            /* tir_multiplies_in_pairs */
     RoleRuns known[ROLE_KINDS];
     VEC(LaunchRun) here[ROLE_KINDS];
     VEC(TileRun *) tiles;
@@ -391,7 +392,7 @@ check_unread(Checker *c, const TileRun *tile, uint32_t role, const TirShared *pi
     const TirOp *reader = NULL, *empty = NULL;
 
     for (uint32_t i = 0; i < filled->n && empty == NULL; i++)
-        empty = filled->at[i].empty ? filled->at[i].op : NULL;
+        empty = filled->at[i].empty ? filled->at[i].of->op : NULL;
     if (empty == NULL)
         return true;
     Walk walk = begin_walk(c);
@@ -418,26 +419,26 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
     const RoleEvents *stages = &tile->role[role]->stages[pipeline->id * MOST_CONSUMERS + own];
     uint32_t issued = 0, reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
     bool *taken = arena_array(c->arena, bool, wanted->n + 1);
-    bool alike = true, staggered = c->staggered;
+    bool staggered = c->staggered, issues = c->kind[role] == ROLE_MMA;
     int64_t unread = wanted->n;
 
-    for (uint32_t i = 0; i < stages->n; i++)
+    for (uint32_t i = 0; i < stages->n && issues; i++)
         unread -= stages->at[i] != NULL && stages->at[i]->op == TIR_TMEM_MMA;
     for (uint32_t i = 0; i < stages->n && i < filled->n; i++) {
         if (stages->at[i] == NULL)
             continue;
         /* no product reads it: it is another consumer's, or for a loop without an iteration */
-        bool idle = c->kind[role] == ROLE_MMA && stages->at[i]->op != TIR_TMEM_MMA;
-        if (idle && unread <= 0)
+        bool idle = issues & (stages->at[i]->op != TIR_TMEM_MMA);
+        if (idle & (unread <= 0))
             continue;
         /* the other block's program has the iteration, this one looks at no result of it */
-        if (!idle && filled->at[i].op->parent->owner != NULL &&
+        if (!idle && c->pairs && filled->at[i].of->op->parent->owner != NULL &&
             role_lets_pass(c->fn, tile->role[1 + consumer], issued++))
             continue;
         uint32_t k = staggered ? 0 : reads;
-        for (; staggered && k < wanted->n; k++)
-            if (!taken[k] && same_place(&wanted->at[k], &filled->at[i]))
-                break;
+        while (staggered && k < wanted->n &&
+               (taken[k] || !same_place(&wanted->at[k], &filled->at[i])))
+            k++;
         if (k < wanted->n && same_place(&wanted->at[k], &filled->at[i])) {
             taken[k] = true;
             read[reads++] = k;
@@ -449,7 +450,7 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
         begin_fault(c, tile, "stage %u of %s in a tile does not hold what %s reads it for", i + 1,
                     tir_buffer_name(c->arena, pipeline), role_name(c, role));
         print_place(c->px->bugs, "it holds", &filled->at[i]);
-        say_op(c, filled->at[i].op);
+        say_op(c, filled->at[i].of->op);
         if (reads < wanted->n)
             print_place(c->px->bugs, "the consumer wants", &wanted->at[reads]);
         else
@@ -459,8 +460,8 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
     }
     if (order->read == NULL && reads > 1)
         *order = (Order){reads, read};
-    for (uint32_t i = 0; i < reads && order->n == reads; i++)
-        alike = alike && read[i] == order->read[i];
+    bool alike = order->n != reads || reads == 0 ||
+                 memcmp(read, order->read, reads * sizeof *read) == 0;
     if (reads == wanted->n && alike)
         return true;
     begin_fault(c, tile, "%s reads %u stages of %s in a tile%s %u", role_name(c, role), reads,
@@ -469,8 +470,7 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
     return false;
 }
 
-/* The two blocks of a pair fill the halves of the same tiles, whatever is wanted: `filled` by the
- * second one. */
+/* Blocks of a pair fill halves of the same tiles, whatever is wanted: `filled`, by the second. */
 static bool
 check_halves(Checker *c, const TileRun *tile, const Places *filled)
 {
@@ -500,7 +500,7 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
                 continue;
             print_place(c->px->bugs, block == 0 ? "the first one" : "the second one",
                         &own->at[same]);
-            say_op(c, own->at[same].op);
+            say_op(c, own->at[same].of->op);
         }
         return false;
     }
@@ -743,8 +743,7 @@ count_blocks(Checker *c, int64_t *total)
     return true;
 }
 
-/* Tiles `first`, `first` + `step`, .. in one block; `again`: another one has had the first tiles of
- * all. */
+/* Tiles `first`, `first` + `step`, .. in one block; `again`: another has had the first of all. */
 static bool
 check_tiles(Checker *c, int64_t first, int64_t step, int64_t total, bool again)
 {
@@ -836,6 +835,7 @@ pass_check_roles(PassContext *px, TirFn *fn)
                  .arena = arena,
                  .fn = fn,
                  .consumers = tir_consumers(plan),
+                 .pairs = tir_multiplies_in_pairs(plan),
                  .step = tir_program_step(plan),
                  .roles = roles_of_block(fn)};
 

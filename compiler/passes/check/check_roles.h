@@ -35,18 +35,28 @@ Copies *copies_new(Arena *arena, const TirFn *fn);
 const char *copies_take(Copies *c, const TirOp *op, const Walk *walk);
 const char *copies_read(Copies *c, const TirOp *read);
 
+/* What is the same for all places of a load or a copy. */
+typedef struct PlaceOf {
+    const TirOp *op;
+    const TirOp *like; /* another one that is known to lie in the same ways (tir_same_ways) */
+    const TirVal *condition;
+    uint32_t slot, n; /* of its list; dimensions that have a number: which, and that */
+    uint32_t dim[TENSOR_MAX_RANK];
+    const TirVal *at[TENSOR_MAX_RANK];
+} PlaceOf;
+
 /* Where a load or a copy lies. */
 typedef struct Place {
-    const TirOp *op;
-    Scalar at[TENSOR_MAX_RANK];
-    bool empty; /* nothing is copied, or it is not known */
+    PlaceOf *of;
+    int64_t at[TENSOR_MAX_RANK]; /* 0 of what is not known */
+    uint32_t known;              /* a bit for each dimension */
+    bool empty;                  /* nothing is copied, or it is not known */
 } Place;
 
 typedef VEC(Place) Places;
 
 /* The places of the copies or loads of a program, by pipeline and part; of loads, by pipeline.
- * False: too long a run. `places` begins as NULL and is filled again and again: runs are many, and
- * may be long. */
+ * False: too long a run. `places` begins as NULL and is filled again and again. */
 bool list_places(Arena *arena, const TirFn *fn, Walk *walk, WalkProgram *program, Places **places);
 /* Whether two hold the same tile, as far as is known. */
 bool same_place(const Place *a, const Place *b);
@@ -78,8 +88,7 @@ typedef struct RoleStep {
     int8_t adds;
 } RoleStep;
 
-/* check_columns.c: who has accessed which columns of a block's tensor memory, and what the roles
- * know of it. */
+/* check_columns.c: who has accessed which columns of tensor memory, and what roles know. */
 typedef struct Columns Columns;
 Columns *columns_new(Arena *arena, const TirFn *fn, uint32_t roles);
 /* Nothing has been accessed yet: a block begins. */

@@ -162,8 +162,7 @@ take_one(uint32_t from, uint32_t *to)
     return there;
 }
 
-/* The next answer comes to where the last one lies: each producer must have read that, and so begun
- * the tile. */
+/* The next answer comes to where the last one lies: each producer must have read that. */
 static bool
 take_asking(Together *t, uint32_t role)
 {
@@ -177,8 +176,7 @@ take_asking(Together *t, uint32_t role)
     return true;
 }
 
-/* A block sends its part when the other one has read the last, and goes on when the other's is
- * there. */
+/* A block sends its part when the other one has read the last, and goes on with the other's. */
 static bool
 take_pair(Together *t, uint32_t block, const TirOp *op)
 {

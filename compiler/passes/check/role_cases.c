@@ -427,8 +427,7 @@ asks_scalar(const HostExpr *expr, uint32_t scalar)
                             asks_scalar(expr->a, scalar) || asks_scalar(expr->b, scalar));
 }
 
-/* Whether a parameter says how often loops go around, and nothing else: tiles have nothing to do
- * with it. */
+/* Whether a parameter says how often loops go around, and has nothing to do with tiles. */
 static bool
 scalar_counts(const RoleCases *c, uint32_t scalar)
 {
@@ -637,8 +636,7 @@ choose_rest(RoleCases *c)
     c->lawless = true;
 }
 
-/* Finds the sizes that have one value, less than a tile of the grid: now and then they have two
- * tiles. */
+/* Finds the sizes that have one value, less than a tile of the grid: now and then two tiles. */
 static void
 find_wide(RoleCases *c)
 {

@@ -56,8 +56,7 @@ list_copy(Lister *l, const TirOp *op)
     return true;
 }
 
-/* Of two stages that are held each product into a result reads the one of its iteration: one after
- * the other. */
+/* Of two stages that are held each product into a result reads that of its iteration, in turn. */
 static bool
 reads_in_turn(Lister *l, const TirOp *mma, const TirShared *pipeline, const TirShared *beside,
               uint32_t stage)

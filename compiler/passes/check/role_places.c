@@ -10,22 +10,44 @@ typedef struct Collector {
     Places *places;
 } Collector;
 
+static PlaceOf *
+place_of(Arena *arena, const TirOp *op)
+{
+    PlaceOf *of = arena_new(arena, PlaceOf);
+    uint32_t part = op->op == TIR_TMA_LOAD ? (uint32_t)op->integer : 0;
+    TirVal *at[TENSOR_MAX_RANK];
+
+    *of = (PlaceOf){.op = op,
+                    .condition = tir_copy_condition(op),
+                    .slot = op->shared->id * MOST_CONSUMERS + part};
+    tir_dim_operands(op, at);
+    for (uint32_t d = 0; d < op->tensor->rank; d++) {
+        of->dim[of->n] = d;
+        of->at[of->n] = at[d];
+        of->n += at[d] != NULL;
+    }
+    return of;
+}
+
 static bool
 collect(void *user, const TirOp *op)
 {
     Collector *k = user;
-    uint32_t part = op->op == TIR_TMA_LOAD ? (uint32_t)op->integer : 0;
+    PlaceOf *of = *k->walk->kept;
 
-    Place place = {.op = op};
-    TirVal *at[TENSOR_MAX_RANK];
-    tir_dim_operands(op, at);
-    for (uint32_t d = 0; d < op->tensor->rank; d++)
-        place.at[d] = at[d] != NULL ? walk_value(k->walk, at[d]) : (Scalar){0};
-    if (tir_copy_condition(op) != NULL) { /* where it is not known there may be nothing */
-        Scalar copies = walk_value(k->walk, tir_copy_condition(op));
+    if (of == NULL)
+        *k->walk->kept = of = place_of(k->arena, op);
+    Place place = {.of = of};
+    for (uint32_t i = 0; i < of->n; i++) {
+        Scalar at = walk_value(k->walk, of->at[i]);
+        place.at[of->dim[i]] = at.value * at.known;
+        place.known |= (uint32_t)at.known << of->dim[i];
+    }
+    if (of->condition != NULL) { /* where it is not known there may be nothing */
+        Scalar copies = walk_value(k->walk, of->condition);
         place.empty = !copies.known || copies.value == 0;
     }
-    vec_push(k->arena, &k->places[op->shared->id * MOST_CONSUMERS + part], place);
+    vec_push(k->arena, &k->places[of->slot], place);
     return true;
 }
 
@@ -45,13 +67,17 @@ list_places(Arena *arena, const TirFn *fn, Walk *walk, WalkProgram *program, Pla
 bool
 same_place(const Place *a, const Place *b)
 {
-    if (a->op->tensor != b->op->tensor)
-        return false;
-    for (uint32_t k = 0; k < a->op->tensor->rank; k++) {
-        if (a->at[k].known && b->at[k].known && a->at[k].value != b->at[k].value)
+    const TirTensor *tensor = a->of->op->tensor;
+    bool same = a->known == b->known && memcmp(a->at, b->at, sizeof a->at) == 0;
+
+    for (uint32_t k = 0; k < tensor->rank && !same; k++)
+        if ((a->known & b->known & 1u << k) != 0 && a->at[k] != b->at[k])
             return false;
-    }
-    return tir_same_ways(a->op, b->op);
+    if (tensor != b->of->op->tensor)
+        return false;
+    if (b->of->like != a->of->op && tir_same_ways(a->of->op, b->of->op))
+        b->of->like = a->of->op;
+    return b->of->like == a->of->op;
 }
 
 typedef struct Search {
@@ -126,13 +152,13 @@ changed_kept(Arena *arena, const TirFn *fn)
 void
 print_place(Buf *out, const char *what, const Place *place)
 {
-    buf_printf(out, "    %s %s[", what, place->op->tensor->name);
-    for (TirDims d = tir_dims(place->op); tir_dims_next(&d);) {
+    buf_printf(out, "    %s %s[", what, place->of->op->tensor->name);
+    for (TirDims d = tir_dims(place->of->op); tir_dims_next(&d);) {
         buf_add(out, d.dim > 0 ? ", " : "");
         if (d.at == NULL)
             buf_char(out, ':');
-        else if (place->at[d.dim].known)
-            buf_printf(out, "%lld", (long long)place->at[d.dim].value);
+        else if ((place->known >> d.dim & 1) != 0)
+            buf_printf(out, "%lld", (long long)place->at[d.dim]);
         else
             buf_char(out, '?');
         if (d.range)

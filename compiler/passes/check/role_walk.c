@@ -26,6 +26,7 @@ typedef struct WalkStep {
     bool visited;
     bool channels; /* a loop or branch with channels */
     bool carries;  /* a loop or branch with scalar results that are needed */
+    void *kept;    /* see Walk */
 } WalkStep;
 
 struct WalkBlock {
@@ -453,8 +454,9 @@ walk_print_tile(const TirFn *fn, const int64_t *tile, Buf *out)
 static bool run_block(Walk *w, const WalkBlock *block);
 
 static bool
-visit(Walk *w, const WalkStep *step, WalkMoment moment, uint32_t block)
+visit(Walk *w, WalkStep *step, WalkMoment moment, uint32_t block)
 {
+    w->kept = &step->kept;
     return (w->visit == NULL || w->visit(w->user, step->op, moment, block)) &&
            (w->at == NULL || moment != WALK_AT || w->at(w->user, step->op));
 }
@@ -477,7 +479,7 @@ choose(Walk *w, uint32_t bits)
 }
 
 static bool
-run_inner(Walk *w, const WalkStep *step, uint32_t k)
+run_inner(Walk *w, WalkStep *step, uint32_t k)
 {
     if (w->blocks == 0)
         return false;
@@ -489,7 +491,7 @@ run_inner(Walk *w, const WalkStep *step, uint32_t k)
 }
 
 static bool
-run_for(Walk *w, const WalkStep *step)
+run_for(Walk *w, WalkStep *step)
 {
     const TirOp *op = step->op;
     const TirBlock *body = op->blocks[0];
@@ -523,7 +525,7 @@ run_for(Walk *w, const WalkStep *step)
 }
 
 static bool
-run_if(Walk *w, const WalkStep *step)
+run_if(Walk *w, WalkStep *step)
 {
     const TirOp *op = step->op;
     Scalar condition = walk_value(w, op->args[0]);
@@ -557,13 +559,16 @@ note_copy(Walk *w, const WalkStep *step)
 static bool
 run_block(Walk *w, const WalkBlock *block)
 {
-    for (uint32_t i = 0; i < block->steps.n; i++) {
-        const WalkStep *step = &block->steps.at[i];
+    WalkStep *step = block->steps.at, *end = step + block->steps.n;
+
+    for (; step < end; step++) {
+        if (step->plain) {
+            evaluate(w, step);
+            continue;
+        }
+        const TirOp *op = step->op;
         if (step->scalar)
             evaluate(w, step);
-        if (step->plain)
-            continue;
-        const TirOp *op = step->op;
         if (step->visited && !visit(w, step, WALK_AT, 0))
             return false;
         if (step->condition != NULL)

@@ -79,6 +79,7 @@ typedef struct Walk {
     bool (*visit)(void *user, const TirOp *op, WalkMoment moment, uint32_t block); /* may be NULL */
     bool (*at)(void *user, const TirOp *op); /* likewise, at operations alone */
     void *user;
+    void **kept; /* for what is visited to keep something for the operation, over all runs */
 } Walk;
 
 /* False when the run was too long or the visitor returned false. */
@@ -89,8 +90,7 @@ bool walk_same_way(const WalkWay *a, const WalkWay *b);
 Scalar walk_value(const Walk *walk, const TirVal *value);
 /* The value of a launcher's expression; unknown if a part of it is not an integer. */
 Scalar walk_host(const HostExpr *expr, const int64_t *sizes, const Scalar *scalars);
-/* Prints the numbers of a launch that are known; the place of a tile, a blank in front of each
- * index. */
+/* Prints the numbers of a launch that are known; the place of a tile, a blank before each index. */
 void walk_print_launch(const TirFn *fn, const int64_t *sizes, const Scalar *scalars, Buf *out);
 void walk_print_tile(const TirFn *fn, const int64_t *tile, Buf *out);
 /* Sets the place in the grid of a block with this tile, where the consumer axis has so many

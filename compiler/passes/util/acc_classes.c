@@ -212,8 +212,7 @@ join_flow(AccClasses *h, const TirBlock *block)
     }
 }
 
-/* A value that is computed from a tile of a chain and is added to the chain again is computed in
- * place. */
+/* What follows from a tile of a chain and is added to it again is computed in place. */
 static void
 join_in_place(AccClasses *h, const TirBlock *block)
 {
