@@ -108,6 +108,10 @@ read_options(Compilation *c)
     if (options->level < 0 || options->level > 3)
         diag_error(&c->diag, (Span){0}, "E-OPTION: the level is %d, expected 0 .. 3",
                    options->level);
+    if (!warps_divide(options->warps) || options->stages > LOOP_MAX_STAGES)
+        diag_error(&c->diag, (Span){0},
+                   "E-OPTION: %u warps, %u stages: expected 1, 2, 4, 8, 16 or 32, up to %d",
+                   options->warps, options->stages, LOOP_MAX_STAGES);
     for (size_t k = 0; k < options->n_switches; k++)
         switched_read(&c->switched, &c->diag, options->switches[k]);
     check_variants(c);

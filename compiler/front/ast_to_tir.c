@@ -636,7 +636,13 @@ bind_attributes(Lower *low)
                  "@sizes(..) are known");
         else if (attribute->value == NULL)
             fail(low, attribute->span, "E-ATTRIBUTE: @warps needs a number, as in @warps(4)");
-        else if (eval_int(low, attribute->value, "the number of warps", 1, BLOCK_MAX_WARPS, &warps))
+        else if (!eval_int(low, attribute->value, "the number of warps", 1, BLOCK_MAX_WARPS, &warps))
+            continue;
+        else if (!warps_divide((uint32_t)warps))
+            fail(low, attribute->value->span,
+                 "E-CONSTANT: the number of warps must be 1, 2, 4, 8, 16 or 32, this is %d",
+                 (int)warps);
+        else
             low->fn->hint_warps = (uint32_t)warps;
     }
 }

@@ -251,7 +251,7 @@ check_mma_warps(Verifier *v, const TirOp *op)
 {
     uint32_t m = op->warps_m, n = op->warps_n, warps = v->fn->warps;
 
-    bool said = warps > BLOCK_MAX_WARPS; /* tir_check_interface */
+    bool said = !warps_divide(warps); /* tir_check_interface */
     if (op->async)
         check_group_sum(v, op);
     if ((m == 0 && n == 0 && op->results[0]->layout == NULL) || op->async || said)

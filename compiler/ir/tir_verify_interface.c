@@ -96,8 +96,8 @@ tir_check_tile(Verifier *v, const TirOp *op, TirType type)
 static void
 check_warps(Verifier *v)
 {
-    if (v->fn->warps > BLOCK_MAX_WARPS || v->fn->hint_warps > BLOCK_MAX_WARPS)
-        tir_fault(v, NULL, "a block has at most %d warps", BLOCK_MAX_WARPS);
+    if (!warps_divide(v->fn->warps) || !warps_divide(v->fn->hint_warps))
+        tir_fault(v, NULL, "a block has 1, 2, 4, 8, 16 or 32 warps");
 }
 
 /* Bytes and layouts are 0 and NULL until the passes that fill them in. */

@@ -22,6 +22,13 @@ enum {
     BLOCK_MAX_WARPS = 32 /* 1024 threads */
 };
 
+/* Whether a block may have so many warps, or 0, which says nothing: tiles go to halves of them. */
+static inline bool
+warps_divide(uint32_t warps)
+{
+    return warps <= BLOCK_MAX_WARPS && (warps & (warps - 1)) == 0;
+}
+
 /* A scalar (rank 0) or a tile with compile-time extents. */
 typedef struct TirType {
     DType dtype;

@@ -178,7 +178,7 @@ class Program(Batches, Copied, Edges, Library, Lists, Numbers, Packed, Products,
         self.finish()
         attribute = ""
         if self.chance(0.01 if self.tight else 0.04):
-            attribute = f"@warps({self.pick([1, 2, 4, 8])})\n"
+            attribute = f"@warps({self.pick([1, 2, 4, 8, 16, 32])})\n"
         body = "\n".join(self.lines)
         text = attribute + self.signature(name) + f" {{\n{grid}\n{body}\n}}\n"
         for extent, name in [*AUTO.items(), (self.given_axis, "GM")]:

@@ -156,7 +156,7 @@ class Ways:
             made.plan = self.plan(r) if r.random() < 0.9 else "none"
             yield made
         if r.random() < 0.6:
-            flags = [f"--warps={pick([1, 2, 4, 8])}"] if r.random() < 0.7 else []
+            flags = [f"--warps={pick([1, 2, 4, 8, 16])}"] if r.random() < 0.7 else []
             yield way(pick(ARCHS), *flags, *([f"--stages={int(r.integers(1, 5))}"] if r.random() < 0.5 else []))
         if r.random() < 0.3:  # blocks that multiply together, where there are such products
             yield way(pick(TENSOR), f"--plan=consumers={int(r.integers(1, 3))},stages={int(r.integers(1, 5))},"

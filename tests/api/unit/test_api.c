@@ -383,9 +383,13 @@ missing_arguments_are_errors(void **state)
         {.arch = "sm_80", .level = 3, .emit = (TilecEmit)77},
         {.arch = "sm_80", .level = 3, .no_plan = (TilecAction)77},
         {.arch = "sm_80", .level = 3, .dimension = (TilecAction)77},
+        {.arch = "sm_80", .level = 3, .warps = 28},
+        {.arch = "sm_80", .level = 3, .warps = 64},
+        {.arch = "sm_80", .level = 3, .stages = 17},
     };
-    const char *const names[] = {"defines",   "sizes", "switches", "header_cubins",
-                                 "allocator", "emit",  "no_plan",  "dimension"};
+    const char *const names[] = {"defines",   "sizes",    "switches", "header_cubins",
+                                 "allocator", "emit",     "no_plan",  "dimension",
+                                 "28 warps",  "64 warps", "17 stages"};
     TilecResult result;
     TilecStatus status;
 
