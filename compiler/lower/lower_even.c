@@ -80,8 +80,10 @@ limits_are_even(const TirOp *op, int32_t n)
 int32_t
 lower_even_vector(const Lowering *lo, const TirOp *op, uint32_t unit)
 {
-    if ((op->op != TIR_LOAD && op->op != TIR_STORE) || lo->role != NULL ||
-        unit <= dtype_bits(op->tensor->dtype) / 8 || !tir_is_contiguous(op))
+    bool moves = op->op == TIR_LOAD || op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
+
+    if (!moves || lo->role != NULL || unit <= dtype_bits(op->tensor->dtype) / 8 ||
+        !tir_is_contiguous(op))
         return 0;
     const TirVal *value = moved_by(op);
     TirDims last = tir_last_dim(op);

@@ -173,6 +173,26 @@ def even(options, at):
     return bad
 
 
+def summed(options, at):
+    """What is wrong with additions to memory of rows that begin and end at multiples of 16 bytes: four columns at once, on sm_90."""
+    bad = []
+    subprocess.run([options.tilec, os.path.join(EXAMPLES, "..", "bench", "rows", "columns.tile"), "--kernel", "column_sums", "-arch", "sm_90",
+                    "-Wno-plan", "-D", "T=f16", "-D", "M=128", "-o", at("k.ptx")], check=True)
+    with open(at("k.ptx")) as file:
+        kinds = re.findall(r"ld\.global\.(?:v4|b32|u16)|red\.global\.add(?:\.v4)?\.f32", file.read())
+    if "red.global.add.f32" in kinds[:kinds.index("ld.global.b32")] or "red.global.add.v4.f32" not in kinds:
+        bad.append("column_sums of even rows adds columns one by one")
+    for columns, pitch in ((264, 264), (40, 48), (262, 262), (257, 257)):
+        x = np.random.default_rng(columns).integers(-9, 9, (200, columns)).astype(np.float16)
+        np.save(at("X.npy"), x)
+        np.save(at("S.npy"), np.ones(columns, np.float32))
+        subprocess.run([options.tilerun, "--device", "sim", at("k.ptx"), "--in", f"X={at('X.npy')}", "--in", f"S={at('S.npy')}", "--strides", f"X={pitch}",
+                        "--out", f"S={at('out.npy')}"], check=True, stdout=subprocess.DEVNULL)
+        if not np.array_equal(np.load(at("out.npy")), x.astype(np.float32).sum(0) + 1):
+            bad.append(f"column_sums of {columns} columns, {pitch} apart")
+    return bad
+
+
 def checked(options, at):
     """What is wrong with tiles that a requirement keeps inside: they have no guards, others have."""
     bad = []
@@ -226,7 +246,7 @@ def main():
                 off = np.abs(np.load(at("out.npy")) - right).max()
                 if not off < 1e-5:
                     bad.append(f"{kernel} of {rows} x {columns} is off by {off:.1e}")
-        bad += checked(options, at) + moved(options, at) + halves(options, at) + even(options, at) + shifted(options, at)
+        bad += summed(options, at) + checked(options, at) + moved(options, at) + halves(options, at) + even(options, at) + shifted(options, at)
     for line in bad:
         print(line)
     return bool(bad)
