@@ -13,6 +13,7 @@ import sys
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import float8_codes  # noqa: E402
 import ladder  # noqa: E402
 
 SOURCE = os.path.join(ladder.ROOT, "examples", "experts.tile")
@@ -20,6 +21,7 @@ SMALL = {"TN": 64, "TK": 32}
 FEW = ("experts_gate_up_few", "experts_down_few")
 MANY = ("experts_gate_up", "experts_down")
 ROUTING = {"CHUNK": 16}
+LISTS = ["Row", "End", "Expert"]
 
 
 def cases():
@@ -35,7 +37,26 @@ def cases():
     yield "sm_80", 45, 16, 4, 72, 40, {"groups": (8, 3), "scale": 1.5}, "mma.sync"
     yield "sm_80", 5, 8, 2, 72, 40, {"few": True, "sigmoid": True, "normalize": True}, "mma.sync"
     yield "sm_100", 45, 5, 2, 72, 40, {"given": True}, ""
+    yield "interpreter", 20, 3, 2, 128, 256, {"fp8": True, "few": True}, ""
+    yield "sm_90", 30, 4, 2, 256, 128, {"fp8": True, "few": True, "one": True}, "wgmma"
+    yield "sm_80", 5, 4, 3, 128, 128, {"fp8": True, "few": True, "dtype": "f16"}, "mma"
+    yield "sm_100", 9, 4, 2, 128, 128, {"fp8": True, "few": True, "given": True}, ""
     yield "sm_120", 33, 8, 8, 72, 40, {"few": True}, "mma.sync"
+
+
+def in_blocks(r, *shape):
+    """Weights in e4m3 with a scale for 128 x 128 each: their codes, the scales, what they stand for."""
+    codes = r.integers(0, 256, shape).astype(np.uint8)
+    codes[codes & 127 == 127] = 0  # NaN
+    scales = (r.uniform(0.5, 2, (*shape[:-2], shape[-2] // 128, shape[-1] // 128)) * 0.02 * shape[-1]**-0.5).astype(np.float32)
+    return codes, scales, float8_codes.NUMBERS["e4m3"][codes] * scales.astype(np.float64).repeat(128, -2).repeat(128, -1)
+
+
+def rounded_fp8(x):
+    """Rows rounded to e4m3 with a scale for each 128."""
+    parts = x.astype(np.float32).reshape(*x.shape[:-1], -1, 128)
+    s = np.maximum(np.abs(parts).max(-1, keepdims=True), np.float32(1e-10)) / np.float32(448)
+    return (float8_codes.NUMBERS["e4m3"][float8_codes.codes((parts / s).astype(np.float64), "e4m3")] * s).reshape(x.shape)
 
 
 def routed(r, scores, kk, bias, options):
@@ -77,6 +98,12 @@ class Chain:
             raise ValueError(f"{kernel}: {ladder.failure(done)}")
         self.tensors.update(ladder.loaded(self.folder, outputs))
 
+    def products(self, how, dtype, kk, tile):
+        gate_up, down = FEW if how.get("few") else MANY
+        self.run("experts_permute", {"T": dtype, "KK": kk}, ["X", "Place"], ["P"])
+        self.run(gate_up, {"T": dtype, "TM": tile, **SMALL}, ["P", "G", *LISTS], ["H"])
+        self.run(down, {"T": dtype, "TM": tile, **SMALL}, ["H", "W", *LISTS], ["O"])
+
 
 def off(have, want, allowed):
     """What is wrong with a result, "" for nothing."""
@@ -91,12 +118,17 @@ def judge(options, folder, case):
     def number(*shape, scale=1.0):
         return ladder.rounded(r.normal(size=shape) * scale, dtype)
     x, g, w = number(s, d), number(e, 2, f, d, scale=d**-0.5), number(e, d, f, scale=f**-0.5)
+    if how.get("fp8"):
+        (g_codes, g_scales, g), (w_codes, w_scales, w) = in_blocks(r, e, 2 * f, d), in_blocks(r, e, d, f)
+        g = g.reshape(e, 2, f, d)
     scores, bias = r.normal(size=(s, e)).astype(np.float32), r.normal(size=e).astype(np.float32)
     if how.get("one"):
         scores[:, :kk] += 50
     weights, ids = routed(r, scores.astype(np.float64), kk, bias, how)
     chain = Chain(options, folder, arch)
     chain.tensors = {name: ladder.to_bits(value, dtype) for name, value in (("X", x), ("G", g), ("W", w))}
+    if how.get("fp8"):
+        chain.tensors.update(G=g_codes, SG=g_scales, W=w_codes, SW=w_scales)
     chunks = -(-s // ROUTING["CHUNK"])
     chain.tensors.update(Scores=scores.reshape(-1) if how.get("groups") else scores, Bias=bias, Count=np.zeros((chunks, e), np.int32))
     sizes, scale = {"E": e, "KK": kk, **ROUTING}, {"scale": how.get("scale", 1.0)}
@@ -130,25 +162,31 @@ def judge(options, folder, case):
         ends = np.cumsum(np.bincount(ids[here], minlength=e))
         tiles = [(at, ends[i], i) for i in range(e) for at in range(ends[i - 1] if i else 0, ends[i], tile)]
         tiles += [(ends[-1], ends[-1], e - 1)] * (places - len(tiles))
-        if not np.array_equal(np.stack([chain.tensors[name] for name in ("Row", "End", "Expert")], 1), tiles):
+        if not np.array_equal(np.stack([chain.tensors[name] for name in LISTS], 1), tiles):
             return "the list of tiles is wrong"
-        chain.run("experts_permute", {"T": dtype, "KK": kk}, ["X", "Place"], ["P"])
-        gate_up, down = FEW if how.get("few") else MANY
-        lists = ["Row", "End", "Expert"]
-        chain.run(gate_up, {"T": dtype, "TM": tile, **SMALL}, ["P", "G", *lists], ["H"])
+        if how.get("fp8"):
+            chain.run("experts_permute_fp8", {"T": dtype, "KK": kk}, ["X", "Place"], ["P", "SP"])
+            chain.run("experts_gate_up_fp8", {"T": dtype, "TM": tile}, ["P", "SP", "G", "SG", *LISTS], ["A"])
+            chain.run("experts_swiglu_fp8", {"T": dtype}, ["A"], ["H", "SH"])
+            chain.run("experts_down_fp8", {"T": dtype, "TM": tile}, ["H", "SH", "W", "SW", *LISTS], ["O"])
+        else:
+            chain.products(how, dtype, kk, tile)
         if multiplies not in chain.ptx:
             return f"no {multiplies} in the PTX"
-        chain.run(down, {"T": dtype, "TM": tile, **SMALL}, ["H", "W", *lists], ["O"])
         chain.run("experts_combine", {"T": dtype, "KK": kk}, ["O", "Place", "Weight"], ["Z"])
     except ValueError as wrong:
         return str(wrong)
-    z = np.zeros((s, d))
+    z, rounded = np.zeros((s, d)), lambda y: ladder.rounded(y, dtype)  # noqa: E731
+    x = rounded_fp8(x) if how.get("fp8") else x
     for k in range(kk):
         at = np.where(here[:, k], ids[:, k], 0)
         a = np.einsum("sd,scfd->scf", x, g[at])
-        h = ladder.rounded(a[:, 0] / (1 + np.exp(-a[:, 0])) * a[:, 1], dtype)
-        z += (weights * here)[:, k, None] * ladder.rounded(np.einsum("sf,sdf->sd", h, w[at]), dtype)
-    return off(ladder.from_bits(chain.tensors["Z"], dtype), z, 4 * ladder.EPSILON[dtype])
+        a = rounded(a) if how.get("fp8") else a
+        h = a[:, 0] / (1 + np.exp(-a[:, 0])) * a[:, 1]
+        h = rounded_fp8(h) if how.get("fp8") else rounded(h)
+        z += (weights * here)[:, k, None] * rounded(np.einsum("sf,sdf->sd", h, w[at]))
+    # a hidden number of 8 bits may be rounded to its other neighbour
+    return off(ladder.from_bits(chain.tensors["Z"], dtype), z, 0.02 if how.get("fp8") else 4 * ladder.EPSILON[dtype])
 
 
 if __name__ == "__main__":

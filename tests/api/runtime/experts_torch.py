@@ -109,6 +109,56 @@ def routers():
     near(moe(x, equal, g, w, 2), wanted(x, torch.full((19, 2), 0.5), torch.arange(2).repeat(19, 1), g, w) if DEVICE == "cpu" else moe(x, equal, g, w, 2).double())
 
 
+def in_blocks(*shape, seed=0):
+    """Weights in e4m3, their scales, and what they stand for."""
+    random = torch.Generator().manual_seed(seed)
+    q = torch.randn(shape, generator=random).to(torch.float8_e4m3fn)
+    s = (torch.rand(*shape[:-2], shape[-2] // 128, shape[-1] // 128, generator=random) + 0.5) * shape[-1]**-0.5
+    return q.to(DEVICE), s.to(DEVICE), (q.double() * s.double().repeat_interleave(128, -2).repeat_interleave(128, -1)).to(DEVICE)
+
+
+def rounded_fp8(x):
+    parts = x.float().unflatten(-1, (-1, 128))
+    s = parts.abs().amax(-1, keepdim=True).clamp(min=1e-10) / 448
+    return ((parts / s).to(torch.float8_e4m3fn).double() * s.double()).flatten(-2)
+
+
+def eights():
+    """Weights in e4m3."""
+    for tokens, count, top_k, d, f in [(5, 6, 2, 256, 128), (1, 9, 3, 128, 256)] if DEVICE == "cpu" else [
+            (1, 64, 8, 2048, 768), (64, 256, 8, 1024, 256), (700, 16, 2, 512, 1408), (3000, 8, 2, 384, 640)]:
+        for dtype in torch.bfloat16, torch.float16:
+            x, s, _, _ = made(tokens, count, d, 8, dtype)
+            (g, sg, wide_g), (w, sw, wide_w) = in_blocks(count, 2 * f, d), in_blocks(count, d, f, seed=1)
+            have = moe(x, s, g, w, top_k, scale_gate_up=sg, scale_down=sw)
+            weights, ids = chosen(s, top_k)
+            z, rows = torch.zeros(x.shape, dtype=torch.float64, device=x.device), rounded_fp8(x)
+            for e in range(count):
+                row, k = (ids == e).nonzero(as_tuple=True)
+                gate, up = (rows[row] @ wide_g[e].t()).to(dtype).double().chunk(2, -1)
+                z.index_add_(0, row, weights[row, k, None] * (rounded_fp8(torch.nn.functional.silu(gate) * up) @ wide_w[e].t()).to(dtype).double())
+            assert have.dtype == dtype and have.shape == z.shape
+            error = (have.double() - z).norm() / z.norm()  # a hidden number may be rounded to its other neighbour
+            assert error < 0.02, (tokens, count, error)
+            call = lambda x, s: moe(x, s, g, w, top_k, scale_gate_up=sg, scale_down=sw)  # noqa: B023, E731
+            if not SIMULATED:
+                torch._dynamo.reset()
+                assert torch.equal(torch.compile(call, backend="aot_eager", fullgraph=True)(x, s), have)
+    ids = ids.int()
+    assert torch.equal(moe(x, None, g, w, weights=weights.float(), ids=ids, scale_gate_up=sg, scale_down=sw),
+                       moe(x, None, g, w, weights=weights.float(), ids=ids, scale_gate_up=sg, scale_down=sw))
+    if not SIMULATED:
+        torch.library.opcheck(experts.forward_kernel("routed", True).registered(), (s, x, g, sg, w, sw, 1.0, top_k, False, True),
+                              test_utils=OPCHECKS[1:])  # the first multiplies what it is given, which e4m3 does not
+    for words, ask in (
+            ("scale_gate_up is NoneType; it must be float32", lambda: moe(x, s, g, w, 2)),
+            ("scale_down is float32", lambda: moe(x, s, g, w, 2, scale_gate_up=sg, scale_down=sg)),
+            ("w_down is float32", lambda: moe(x, s, g, w.float(), 2, scale_gate_up=sg, scale_down=sw)),
+            ("of float8_e4m3fn, D and F are multiples of 128", lambda: moe(x[:, :64], s, g[..., :64], w[:, :64], 2)),
+            ("scale_gate_up and scale_down are of weights in float8_e4m3fn, and these are", lambda: moe(x, s, g.to(x.dtype), w.to(x.dtype), 2, scale_down=sw))):
+        refused(words, ask)
+
+
 def transforms():
     x, s, g, w = made(11, 8, 72, 40)
     bias = torch.linspace(-1, 1, 8, device=DEVICE)
@@ -203,5 +253,5 @@ def refusals():
 
 
 if __name__ == "__main__":
-    {case.__name__: case for case in (numbers, routers, transforms, checked, graphs, refusals)}[sys.argv[1]]()
+    {case.__name__: case for case in (numbers, routers, eights, transforms, checked, graphs, refusals)}[sys.argv[1]]()
     print("right")
