@@ -9,6 +9,7 @@ from tilec.torch.code import Source
 from tilec.torch.error import Error
 from tilec.torch.gpu import DEVICE_TYPE
 from tilec.torch.kernel import Kernel
+from tilec.torch.plan import same_gpu
 from tilec.torch.watch import constant, is_eager
 
 OF_X, OF_SCORES = (torch.float16, torch.bfloat16), (torch.float32, torch.bfloat16, torch.float16)
@@ -18,26 +19,33 @@ ROUTERS = {"routed": "experts_router", "biased": "experts_router_biased", "given
 VALUES = {"routed": ("scale", "KK", "SIGMOID", "NORMALIZE"), "biased": ("scale", "KK", "GROUPS", "BEST", "NORMALIZE"), "given": ("KK",)}
 
 
+OF_PLANS, NO_PLANS = "sm_90", ("", "")  # the target whose plans are written
+FEW_TOKENS, ONE_BY_ONE = 512, 1
+
+
 @dataclass(frozen=True)
 class Form:
     """Rows of a tile of the list, few: the weights are the rows of products, columns and depth of both products' tiles, plans; fp8: weights
-    of 8 bits, whose products have a depth of 128."""
+    of 8 bits, whose products have a depth of 128; rows: tokens of a program of what is not a product, 0: as the kernels have it."""
     tm: int = 128
     few: bool = False
     gate_up: tuple = (128, 64)
     down: tuple = (256, 64)
     plans: tuple = ("", "")
     fp8: bool = False
+    rows: int = 0
 
 
-def form_for(pairs, experts, fp8=False):
-    """By how many tokens an expert has on average."""
-    each = pairs / experts
+def form_for(tokens, top_k, experts, arch, fp8=False):
+    """The form that was the quickest where it was measured (H200): by how many tokens an expert has on average."""
+    each, rows, on_h200 = tokens * top_k / experts, ONE_BY_ONE if tokens <= FEW_TOKENS else 0, arch == OF_PLANS
     if fp8:
-        return Form(16 if each <= 12 else 32 if each <= 24 else 64 if each <= 96 else 128, True, (64,), (64,), fp8=True)
-    if each > 48:
-        return Form()
-    return Form(16 if each <= 12 else 32 if each <= 24 else 64, True, (64, 64), (64, 64))
+        return Form(16 if each <= 12 else 32 if each <= 24 else 64 if each <= 96 else 128, True, (64,), (64,), fp8=True, rows=rows)
+    if each <= 12:
+        return Form(16, True, (64, 128), (64, 128), ("consumers=1,stages=6", "consumers=1,stages=8") if on_h200 else NO_PLANS, rows=rows)
+    if each <= 24:
+        return Form(32, True, (64, 128), (64, 128), ("consumers=1,stages=5", "consumers=2,stages=5") if on_h200 else NO_PLANS, rows=rows)
+    return Form(64, False, (128, 64), (128, 64), rows=rows) if each <= 48 else Form(rows=rows)
 
 
 def places_of(pairs, experts, tm):
@@ -80,6 +88,7 @@ def kernel_of(kind, form):
     names = _names(kind, form)
     gate_up, down = names[3], names[-2]
     defines = {"TM": form.tm, **{f"{name}.{of}": value for name, pair in ((gate_up, form.gate_up), (down, form.down)) for of, value in zip(("TN", "TK"), pair)}}
+    defines.update({f"{name}.M": form.rows for name in (names[0], names[2], names[-1]) if form.rows})
     plans = tuple((name, f"@plan({plan})") for name, plan in zip((gate_up, down), form.plans) if plan)
     return Kernel(_source(names, plans), names, returns=("Z",), types=TYPES, defines=defines, name=_called(kind, form.fp8))
 
@@ -89,7 +98,7 @@ def _in_form(kind, fp8, tensors, values):
     pairs, experts = _pairs(tensors, values), tensors["G"].shape[0]
     if not pairs:
         return None
-    form = form_for(pairs, experts, fp8)
+    form = form_for(tensors["X"].shape[0], values["KK"], experts, same_gpu("moe", tensors).arch, fp8)
     return kernel_of(kind, form), tensors, {**values, "Y": places_of(pairs, experts, form.tm)}
 
 
