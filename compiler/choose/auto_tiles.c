@@ -16,6 +16,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "compiler/choose/coarse_grid.h"
 #include "compiler/choose/kept_kernels.h"
 #include "compiler/choose/row_ranks.h"
 #include "compiler/choose/tiles_said.h"
@@ -33,11 +34,9 @@
 enum {
     /* bounds on the work of a compilation (tests/work.txt) */
     MAX_TRIED = 64,   /* choices that are compiled as far as the estimate needs */
-    COARSE_TRIED = 8, /* of them, those from the coarse grid: the best guesses */
     LEAST_TRIED = 24, /* .. and the least tiles, where nothing else fits */
     MAX_SETTLED = 4,  /* choices that are lowered to count their registers */
     NOTCH = 16,       /* the step between tile sizes, the rows of an mma.sync */
-    LARGEST = 256,    /* of the coarse grid */
     MOST_OPEN = 3,    /* sizes that are drawn */
     SMALL_TILE = 1024 /* elements of a product for which one or two warps are enough */
 };
@@ -237,23 +236,20 @@ largest_product(const TirBlock *block)
     return most;
 }
 
-typedef struct Coarse {
-    TileChoice *at;
-    uint32_t n;
-} Coarse;
-
-/* All of the grid that might fit, with its guess. */
-static void
-guess_at(Search *s, Coarse *coarse, const TileChoice *values)
+/* Guesses at all of these values that might fit, to `out`; the best guess. */
+static double
+guess_at(Search *s, Coarse *coarse, const TileChoice *values, TileChoice *out)
 {
     static const uint32_t warps[] = {8, 4, 2, 1};
     const TirFn *fn = kept_source(&s->kept, values);
+    const TileChoice *first = out;
+    double best = 0;
 
     if (fn == NULL)
-        return;
+        return 0;
     int64_t largest = largest_product(fn->body);
     for (uint32_t k = 0; k < sizeof warps / sizeof warps[0]; k++) {
-        TileChoice *choice = &coarse->at[coarse->n];
+        TileChoice *choice = out;
         if (s->warps > 0 ? k > 0 : warps[k] < 4 && largest > SMALL_TILE)
             break;
         *choice = *values;
@@ -265,52 +261,63 @@ guess_at(Search *s, Coarse *coarse, const TileChoice *values)
             choice->stages = 1;
             cost_guess(s->px, fn, choice->warps, 1, &choice->cost);
         }
-        coarse->n += choice->cost.fits;
+        out += coarse_take(coarse, choice);
         if (!choice->cost.fits || choice->stages != 2)
             continue;
         if (choice->cost.blocks > 1 || choice->warps >= FULL_WARPS)
             continue;
         /* where two blocks take the place of a small one */
-        TileChoice *single = &coarse->at[coarse->n];
+        TileChoice *single = out;
         *single = *choice;
         single->stages = 1;
         cost_guess(s->px, fn, choice->warps, 1, &single->cost);
-        coarse->n += single->cost.fits && single->cost.blocks > choice->cost.blocks;
+        single->cost.fits &= single->cost.blocks > choice->cost.blocks;
+        out += coarse_take(coarse, single);
     }
+    while (out-- > first)
+        best = best == 0 || out->cost.per_work < best ? out->cost.per_work : best;
+    return best;
+}
+
+/* Guesses at values of the grid, if there may be choices to try: small tiles cost no less than
+ * those of twice their rows (or columns), which are looked at first. */
+static void
+look_at_values(Search *s, Coarse *coarse, uint32_t index)
+{
+    TileChoice values = coarse_values(coarse, index);
+    double least = 0;
+
+    if (coarse->looked_at[index])
+        return;
+    coarse->looked_at[index] = true;
+    for (uint32_t k = 0, twice; k < coarse->digits; k++) {
+        if (!coarse_twice(coarse, index, k, &twice))
+            continue;
+        look_at_values(s, coarse, twice);
+        least = coarse->best[twice] > least ? coarse->best[twice] : least;
+    }
+    coarse->skipped[index] = least > coarse->least[COARSE_TRIED - 1];
+    coarse->best[index] = coarse->skipped[index]
+                              ? least
+                              : guess_at(s, coarse, &values, &coarse->at[GUESSES * index]);
 }
 
 static void
 search_grid(Search *s)
 {
-    static const int32_t sizes[] = {32, 64, 128, 16, LARGEST};
-    uint32_t n_sizes = s->autos <= 2 ? 5 : 3, digits = s->autos < 4 ? s->autos : 3, total = 1;
-    Coarse coarse = {0};
+    Coarse coarse = coarse_begin(s->px->arena, s->autos);
 
-    for (uint32_t k = 0; k < digits; k++)
-        total *= n_sizes;
-    coarse.at = arena_array(s->px->arena, TileChoice, 8 * total);
-    for (uint32_t index = 0; index < total; index++) {
-        TileChoice values = {0};
-        uint32_t rest = index;
-        for (uint32_t k = 0; k < MAX_AUTO && s->autos > 0; k++) {
-            if (k >= digits) {
-                values.values[k] = values.values[digits - 1];
-                continue;
-            }
-            values.values[k] = sizes[rest % n_sizes];
-            rest /= n_sizes;
-        }
-        guess_at(s, &coarse, &values);
-    }
+    for (uint32_t index = 0; index < coarse.total; index++)
+        look_at_values(s, &coarse, index);
     /* more of them where none of those fits, though by their guesses they do */
     for (uint32_t round = 0;
          round < COARSE_TRIED || (best_of(s) == NULL && s->n < MAX_TRIED - LEAST_TRIED); round++) {
-        TileChoice *best = NULL;
-        for (uint32_t k = 0; k < coarse.n; k++) {
-            TileChoice *choice = &coarse.at[k];
-            if (choice->cost.fits && (best == NULL || choice->cost.per_work < best->cost.per_work))
-                best = choice;
+        for (uint32_t index = 0; index < coarse.total && round == COARSE_TRIED; index++) {
+            TileChoice values = coarse_values(&coarse, index);
+            if (coarse.skipped[index])
+                guess_at(s, &coarse, &values, &coarse.at[GUESSES * index]);
         }
+        TileChoice *best = coarse_best(&coarse);
         if (best == NULL)
             break;
         best->cost.fits = false; /* taken */
@@ -588,7 +595,7 @@ settle(Search *s, TileChoice *choice)
         choice->cost.fits = false;
         choice->cost.misfit = "the lowering";
     } else {
-        LirNeed need = code->need.with_masks > 0 ? code->need : lir_need(code);
+        LirNeed need = code->need.with_masks > 0 ? code->need : lir_need(code, UINT32_MAX);
         enough = cost_settle(px->target, &need, &choice->cost);
     }
     if (code != NULL && s->launches)

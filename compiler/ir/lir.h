@@ -346,8 +346,9 @@ void lir_pair(LirFn *fn);
  * (lir_fragments.c). */
 void lir_copy_fragments(LirFn *fn);
 
-LirNeed lir_need(const LirFn *fn);
-/* Of that, the registers that are alive. */
-uint32_t lir_most_alive(const LirFn *fn);
+/* Where more than `enough` are alive, no more is known of it than that. */
+LirNeed lir_need(const LirFn *fn, uint32_t enough);
+/* Whether more than `enough` are alive. */
+bool lir_exceeds(const LirFn *fn, uint32_t enough);
 
 #endif

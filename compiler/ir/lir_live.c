@@ -14,6 +14,9 @@ typedef struct Walk {
     uint64_t *now;      /* those alive at hand */
     uint32_t words;     /* of such a set */
     uint32_t registers; /* of 32 bits alive at hand */
+    uint32_t enough;    /* more of them are not counted .. */
+    bool *inner;        /* .. in innermost loops: which instructions are in one */
+    bool over;          /* there are more */
     bool *repeats;      /* by label: a branch behind it goes there */
     bool changed;       /* the set at such a label, which the branch has read before */
 } Walk;
@@ -135,6 +138,7 @@ walk_back(Walk *w, uint32_t first, uint32_t end, uint32_t *counts)
     for (uint32_t i = end; i-- > first;) {
         step_back(w, w->fn->insns.at[i]);
         counts[i] = w->registers;
+        w->over |= (w->registers > w->enough) & w->inner[i];
         step_over(w, w->fn->insns.at[i]);
     }
 }
@@ -151,29 +155,7 @@ walk_loop(Walk *w, LirExtent loop, uint32_t *counts)
         w->registers = registers;
         w->changed = false;
         walk_back(w, loop.first, loop.last + 1, counts);
-    } while (w->changed);
-}
-
-/* The registers alive behind each instruction of a loop and behind the last one, its results
- * counted. */
-static uint32_t *
-count_alive(Walk *w, const LirFn *fn)
-{
-    uint32_t *counts = arena_array(fn->scratch, uint32_t, fn->insns.n + 1);
-
-    *w = (Walk){.fn = fn,
-                .words = fn->regs.n / 64 + 1,
-                .labels = arena_array(fn->scratch, uint64_t *, fn->labels + 1)};
-    w->now = arena_array(fn->scratch, uint64_t, w->words);
-    for (uint32_t k = 0; k <= fn->labels; k++)
-        w->labels[k] = arena_array(fn->scratch, uint64_t, w->words);
-    LirLoops outer = find_repeats(w, fn);
-    uint32_t end = fn->insns.n;
-    for (uint32_t k = outer.n; k-- > 0; end = outer.at[k].first) {
-        walk_back(w, outer.at[k].last + 1, end, counts);
-        walk_loop(w, outer.at[k], counts);
-    }
-    return counts;
+    } while (w->changed && !w->over); /* rounds only add to what is alive */
 }
 
 static bool
@@ -184,6 +166,33 @@ is_innermost(const LirLoops *loops, uint32_t which)
             return false;
     }
     return true;
+}
+
+/* The registers alive behind each instruction of a loop and behind the last one, its results
+ * counted; up to where it is seen that there are more than `enough` in an innermost loop. */
+static uint32_t *
+count_alive(Walk *w, const LirFn *fn, const LirLoops *loops, uint32_t enough)
+{
+    uint32_t *counts = arena_array(fn->scratch, uint32_t, fn->insns.n + 1);
+
+    *w = (Walk){.fn = fn,
+                .words = fn->regs.n / 64 + 1,
+                .enough = enough,
+                .inner = arena_array(fn->scratch, bool, fn->insns.n + 1),
+                .labels = arena_array(fn->scratch, uint64_t *, fn->labels + 1)};
+    w->now = arena_array(fn->scratch, uint64_t, w->words);
+    for (uint32_t k = 0; k <= fn->labels; k++)
+        w->labels[k] = arena_array(fn->scratch, uint64_t, w->words);
+    for (uint32_t k = 0; k < loops->n; k++)
+        if (is_innermost(loops, k))
+            memset(w->inner + loops->at[k].first, true, loops->at[k].last - loops->at[k].first + 1);
+    LirLoops outer = find_repeats(w, fn);
+    uint32_t end = fn->insns.n;
+    for (uint32_t k = outer.n; k-- > 0 && !w->over; end = outer.at[k].first) {
+        walk_back(w, outer.at[k].last + 1, end, counts);
+        walk_loop(w, outer.at[k], counts);
+    }
+    return counts;
 }
 
 /* Elements of the loop that are chosen by a mask: ptxas makes many of their predicates ahead
@@ -230,35 +239,33 @@ count_held(Walk *w, const LirFn *fn, LirExtent loop, uint32_t at)
     return w->registers;
 }
 
-uint32_t
-lir_most_alive(const LirFn *fn)
+bool
+lir_exceeds(const LirFn *fn, uint32_t enough)
 {
     ArenaMark begin = arena_mark(fn->scratch);
     LirLoops loops = lir_loops(fn);
-    uint32_t most = 0;
-    Walk w;
-    const uint32_t *alive = loops.n > 0 ? count_alive(&w, fn) : NULL;
+    Walk w = {0};
 
-    for (uint32_t k = 0; k < loops.n; k++) {
-        for (uint32_t i = loops.at[k].first; i <= loops.at[k].last && is_innermost(&loops, k); i++)
-            most = alive[i] > most ? alive[i] : most;
-    }
+    if (loops.n > 0)
+        count_alive(&w, fn, &loops, enough);
     lir_end_work(fn, begin);
-    return most;
+    return w.over;
 }
 
 LirNeed
-lir_need(const LirFn *fn)
+lir_need(const LirFn *fn, uint32_t enough)
 {
     ArenaMark begin = arena_mark(fn->scratch);
     LirLoops loops = lir_loops(fn);
     LirNeed need = {0};
     LirExtent loop = {0};
     uint32_t peak = 0;
-    Walk w;
-    const uint32_t *alive = loops.n > 0 ? count_alive(&w, fn) : NULL;
+    Walk w = {0};
+    const uint32_t *alive = loops.n > 0 ? count_alive(&w, fn, &loops, enough) : NULL;
 
-    for (uint32_t k = 0; k < loops.n; k++) {
+    if (w.over)
+        need.alive = enough + 1;
+    for (uint32_t k = 0; k < loops.n && !w.over; k++) {
         if (!is_innermost(&loops, k))
             continue;
         uint32_t most = loops.at[k].first, masked = count_masked(fn, loops.at[k]);

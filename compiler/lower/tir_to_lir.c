@@ -714,10 +714,10 @@ lower_and_spare(PassContext *px, TirFn *fn, bool counted)
     if (out == NULL || !switch_is_on(px, "spare-registers"))
         return out;
     if (!tight) { /* warp groups share the registers out, and leave none over */
+        uint32_t enough = (uint32_t)px->target->registers_per_thread - OTHER_ALIVE;
         if (counted)
-            out->need = lir_need(out);
-        uint32_t alive = counted ? out->need.alive : lir_most_alive(out);
-        tight = alive + OTHER_ALIVE > (uint32_t)px->target->registers_per_thread;
+            out->need = lir_need(out, enough);
+        tight = counted ? out->need.alive > enough : lir_exceeds(out, enough);
         if (tight) { /* nothing is left of the first attempt, which had nothing to say */
             arena_rewind(px->arena, before);
             out = lower_once(px, fn, false, true);
@@ -727,7 +727,7 @@ lower_and_spare(PassContext *px, TirFn *fn, bool counted)
         lir_remake(out);
         lir_remove_dead(out);
         if (counted && fn->plan == NULL)
-            out->need = lir_need(out);
+            out->need = lir_need(out, UINT32_MAX);
     }
     return out;
 }

@@ -594,10 +594,13 @@ needs_are_counted(void **state)
                                                  "    st.shared.b32 [%r5], %r9;\n" STEP
                                                  "    @%p6 bra $L1;\n"
                                                  "    ret;\n}\n");
-    LirNeed need = lir_need(fn);
+    LirNeed need = lir_need(fn, UINT32_MAX);
 
     assert_int_equal(need.alive, 5);
     assert_int_equal(need.with_masks, 5);
+    assert_false(lir_exceeds(fn, 5));
+    assert_true(lir_exceeds(fn, 4));
+    assert_true(lir_need(fn, 4).alive > 4);
 }
 
 /* What is carried from round to round is alive in all of the loop, and twice as wide with 64 bits;
@@ -619,7 +622,7 @@ carried_values_are_alive(void **state)
                                       "    setp.lt.s32 %p4, %r1, 10;\n"
                                       "    @%p4 bra $L1;\n"
                                       "    ret;\n}\n");
-    LirNeed need = lir_need(fn);
+    LirNeed need = lir_need(fn, UINT32_MAX);
 
     assert_int_equal(need.alive, 4);
     assert_int_equal(need.with_masks, 4);
