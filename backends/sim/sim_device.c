@@ -150,8 +150,9 @@ sim_alloc(SimDevice *dev, size_t bytes, const char *name)
     if (!a)
         return 0;
     size_t padded = (bytes + 63) / 64 * 64 + 64; /* room for wide host loads */
+    size_t page = padded < 2 * LARGE_PAGE ? 64 : LARGE_PAGE;
     a->size = bytes;
-    a->data = aligned_alloc(padded < 2 * LARGE_PAGE ? 64 : LARGE_PAGE, padded);
+    a->data = aligned_alloc(page, (padded + page - 1) / page * page); /* C wants whole ones */
     a->init = calloc(1, bytes + 64);
     a->name = strdup(name ? name : "unnamed");
     if (!a->data || !a->init || !a->name) {
