@@ -256,7 +256,7 @@ take_set(Session *s, const NamedValue *given)
                 errno = 0;
                 n->is_float = real;
                 if (real)
-                    n->real = strtod(given->value, &end);
+                    n->real = (float)strtod(given->value, &end); /* what requirements are about */
                 else
                     n->integer = strtoll(given->value, &end, 10);
                 bool range = !real && (errno || (double)n->integer < dtype_lowest(type) ||

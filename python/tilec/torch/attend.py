@@ -79,6 +79,8 @@ FEW_ROWS = 64  # query rows that share a head of K and V, up to which keys are d
 TILE_ROWS = (128, 192)  # that a block has at a time, mostly
 LEAST_TILES = 4  # of 64 query rows to a multiprocessor, from which on there are programs enough
 MOST_SCALE = 2.0**16  # of larger scores f32 has no digits behind the point, of which gradients would be made
+LEAST_SCALE = 2.0**-120  # of smaller ones what is divided by them is infinite
+LEAST_CAP = 2.0**-64
 NO_CAP = 2.0**64  # from which on the tangent is its argument, in f32
 WIDE = 2**16  # a limit of so many keys is none where it leaves all of them; under it sequences that grow keep their kernel
 SPLIT_KEYS = 512  # under which they are not worth sharing among programs with many query rows
@@ -105,7 +107,7 @@ def _orders(layout, names):
         return {}
     if layout == "bhsd":
         return dict.fromkeys(names, HEADS_FIRST)
-    raise Error(f"the layout '{layout}' is not known: bshd (rows before heads) or bhsd")
+    raise Error(f"the layout {layout!r} is not known: bshd (rows before heads) or bhsd")
 
 
 def _of_all(names):
@@ -114,8 +116,9 @@ def _of_all(names):
 
 def _common(layout, deterministic, name):
     """What the kernels of a layout have in common: of the forward and its backwards."""
+    order = _orders(layout, ("Q", "K", "V", "O", "dO", "dQ", "dK", "dV"))
     suffix = ("" if layout == "bshd" else "_" + layout) + ("_deterministic" if deterministic else "")
-    return {"order": _orders(layout, ("Q", "K", "V", "O", "dO", "dQ", "dK", "dV")), "types": TYPES, "values": VALUES,
+    return {"order": order, "types": TYPES, "values": VALUES,
             "settle": functools.partial(_settle, 1 if layout == "bshd" else 2), "name": name + suffix}
 
 
@@ -154,11 +157,12 @@ def _check(values):
         raise Error("attention: the window is the number of keys that a query sees up to its place, 1 or more (None: any)")
     if (values.get("RIGHT") or 0) < -1:
         raise Error("attention: `right` is the number of keys that a query sees after its place, 0 or more (None: any)")
-    if not (values.get("softcap") or 0) >= 0:
-        raise Error("attention: the softcap is positive, or 0 where there is none")
+    softcap = values.get("softcap") or 0
+    if not (softcap == 0 or softcap >= LEAST_CAP):
+        raise Error("attention: the softcap is positive (2^-64 or more), or 0 where there is none")
     scale = values.get("scale")
-    if scale is not None and not 0 < scale <= MOST_SCALE:
-        raise Error(f"attention: the scale must be positive and at most {MOST_SCALE:.0f}, and is {scale}")
+    if scale is not None and not LEAST_SCALE <= scale <= MOST_SCALE:
+        raise Error(f"attention: the scale must be positive and at most {MOST_SCALE:.0f} (and 2^-120 or more), and is {scale}")
 
 
 def _wide(name, limit, others, keys):

@@ -1,6 +1,7 @@
 """values.py - the numbers of a call: what Python and NumPy have, as the parameters of kernels take them."""
 import math
 import numbers
+import struct
 
 import torch
 
@@ -41,7 +42,7 @@ def check(kernel, name, kind, value):
 
 
 def as_kind(kind, value):
-    """A value that was checked, as text and arithmetic take it."""
+    """A value that was checked, as text and arithmetic take it: what a requirement is about is what the kernel has."""
     if value is None or kind == "f32":
-        return value
+        return value if value is None else struct.unpack("f", struct.pack("f", value))[0]
     return bool(value) if kind == "bool" else int(value)

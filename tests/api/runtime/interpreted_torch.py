@@ -209,6 +209,10 @@ def without():
     refused("cast it, or use torch.autocast", lambda: attention(q.float(), k, v))
     refused("not int", lambda: attention(q, 3, v))
     refused("the scale must be positive", lambda: attention(q, k, v, scale=-1.0))
+    for scale in (1e-46, 1e-40, 1e30):  # 0 in f32, of which thresholds are infinite, without digits
+        refused("the scale must be positive and at most 65536 (and 2^-120 or more)", lambda: attention(q, k, v, scale=scale))  # noqa: B023
+    refused("the softcap is positive (2^-64 or more)", lambda: attention(q, k, v, softcap=1e-40))
+    refused("the layout None is not known", lambda: attention(q, k, v, layout=None))
     refused("starts_q must be a tensor", lambda: varlen(q[0], k[0], v[0], [0, 20]))
     scale = tilec.torch.kernel(SCALE)
     refused("X must have 2 dimensions [R, C], not 1", lambda: scale(X=torch.ones(3), a=1.0))

@@ -430,6 +430,12 @@ def test_refuses_require(bench):
     refused(bench, "scale_rows: C must be odd (R > 0 && C % 2 == 1)", x=random(3, 4))
 
 
+def test_requires_of_what_the_kernel_has(bench):
+    x = bench.save("x.npy", random(3, 5))
+    meta = kernel_change(0, require=[{"condition": "factor > 0.0", "message": "the factor must be positive"}])
+    refused(bench, "scale_rows: the factor must be positive (factor > 0.0)", "--in", "X=" + x, "--set", "factor=1e-46", meta=meta)  # 0 in f32
+
+
 def test_refuses_type(bench):
     refused(bench, f"X is f32; {bench.path('x.npy')} must hold float32, not float64",
             x=random(3, 5).astype(np.float64))
