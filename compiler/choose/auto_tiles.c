@@ -256,10 +256,11 @@ guess_at(Search *s, Coarse *coarse, const TileChoice *values, TileChoice *out)
         choice->warps = s->warps > 0 ? s->warps : warps[k];
         choice->stages = s->stages_pinned || !s->pipelined ? 0 : 2;
         uint32_t stages = choice->stages > 0 ? 2 : s->px->stages > 0 ? s->px->stages : 1;
-        cost_guess(s->px, fn, choice->warps, stages, &choice->cost);
+        CostGuess guess = cost_guess(s->px, fn, choice->warps);
+        cost_guess_with(s->px, &guess, stages, &choice->cost);
         if (!choice->cost.fits && choice->stages == 2) {
             choice->stages = 1;
-            cost_guess(s->px, fn, choice->warps, 1, &choice->cost);
+            cost_guess_with(s->px, &guess, 1, &choice->cost);
         }
         out += coarse_take(coarse, choice);
         if (!choice->cost.fits || choice->stages != 2)
@@ -270,7 +271,7 @@ guess_at(Search *s, Coarse *coarse, const TileChoice *values, TileChoice *out)
         TileChoice *single = out;
         *single = *choice;
         single->stages = 1;
-        cost_guess(s->px, fn, choice->warps, 1, &single->cost);
+        cost_guess_with(s->px, &guess, 1, &single->cost);
         single->cost.fits &= single->cost.blocks > choice->cost.blocks;
         out += coarse_take(coarse, single);
     }
@@ -532,7 +533,8 @@ search_between(Search *s)
             uint32_t stages = choice.stages > 0 ? choice.stages : 1;
             if (fn == NULL)
                 continue;
-            cost_guess(s->px, fn, choice.warps, stages, &choice.cost);
+            CostGuess guess = cost_guess(s->px, fn, choice.warps);
+            cost_guess_with(s->px, &guess, stages, &choice.cost);
             if (choice.cost.fits && (way > 0 || from.cost.spilled > 0))
                 try_out(s, &choice);
         }

@@ -634,9 +634,8 @@ load_of(const TirVal *value)
 
 typedef struct Guess {
     Model m;
-    uint32_t warps, stages;
-    uint32_t depth; /* of loops */
-    int64_t staged; /* bytes of shared memory */
+    uint32_t warps, depth; /* of loops */
+    int64_t bytes[2];      /* of shared memory: outside of loops and in them, for each stage */
     bool mmas;
 } Guess;
 
@@ -711,7 +710,7 @@ guess_block(Guess *g, const TirBlock *block)
             m->units->shared += weight * (double)bytes / target->chip.shared_bytes;
             m->units->global += weight * (double)bytes / target->chip.global_bytes;
             if (target_warp_mma(target, op->tensor->dtype, op->tensor->dtype) != NULL)
-                g->staged += bytes * (g->depth > 0 ? g->stages : 1);
+                g->bytes[g->depth > 0] += bytes;
         } else if (tir_is_atomic(op)) {
             m->units->atomic += weight * target->addition_clocks *
                                 (double)tir_type_elements(tir_index_type(op));
@@ -735,17 +734,25 @@ guess_block(Guess *g, const TirBlock *block)
     }
 }
 
-void
-cost_guess(PassContext *px, const TirFn *fn, uint32_t warps, uint32_t stages, Cost *cost)
+CostGuess
+cost_guess(PassContext *px, const TirFn *fn, uint32_t warps)
 {
-    Guess g = {.m = {.px = px, .cost = cost, .units = &cost->units, .weight = 1},
-               .warps = warps,
-               .stages = stages};
+    CostGuess guess = {.warps = warps};
+    Guess g = {.m = {.px = px, .cost = &guess.cost, .units = &guess.cost.units, .weight = 1},
+               .warps = warps};
 
-    *cost = (Cost){0};
     guess_block(&g, fn->body);
-    cost->registers = PLAIN_REGISTERS +
-                      (int32_t)(least_held(fn->body) / (WARP_LANES * (int64_t)warps));
-    cost->shared_bytes = g.mmas ? (int32_t)g.staged : 0;
-    finish(px->target, warps, 0, cost);
+    guess.cost.registers = PLAIN_REGISTERS +
+                           (int32_t)(least_held(fn->body) / (WARP_LANES * (int64_t)warps));
+    guess.once = g.mmas ? g.bytes[0] : 0;
+    guess.staged = g.mmas ? g.bytes[1] : 0;
+    return guess;
+}
+
+void
+cost_guess_with(PassContext *px, const CostGuess *guess, uint32_t stages, Cost *cost)
+{
+    *cost = guess->cost;
+    cost->shared_bytes = (int32_t)(guess->once + stages * guess->staged);
+    finish(px->target, guess->warps, 0, cost);
 }

@@ -53,9 +53,16 @@ typedef struct Cost {
 
 /* Of a kernel on which the passes up to place_sync have run. */
 void cost_estimate(PassContext *px, TirFn *fn, Cost *cost);
-/* A guess that needs no pass, from the front end's tile IR, for `warps` warps and `stages` stages.
- * Registers and shared memory are lower bounds: a kernel that does not fit here does not fit. */
-void cost_guess(PassContext *px, const TirFn *fn, uint32_t warps, uint32_t stages, Cost *cost);
+/* A guess that needs no pass, from the front end's tile IR, for `warps` warps and any stages. */
+typedef struct CostGuess {
+    Cost cost;
+    uint32_t warps;
+    int64_t once, staged; /* bytes of shared memory, for all stages and for each */
+} CostGuess;
+CostGuess cost_guess(PassContext *px, const TirFn *fn, uint32_t warps);
+/* The same with `stages` stages.  Registers and shared memory are lower bounds: a kernel that does
+ * not fit here does not fit. */
+void cost_guess_with(PassContext *px, const CostGuess *guess, uint32_t stages, Cost *cost);
 
 /* Whether the estimated registers are so close to the limit that the kernel should be lowered to
  * count them. */
