@@ -785,10 +785,11 @@ shared_conflicts(const int32_t *at, uint32_t n, int32_t bytes)
      * that begin at multiples of their size meet in all of their banks or in none: then `unit`
      * is an access, else a word. */
     uint32_t group = bytes >= 16 ? 8 : bytes >= 8 ? 16 : 32;
-    int32_t unit = bytes == 8 || bytes == 16 ? bytes : 4, extra = 0;
+    int32_t unit = bytes == 8 || bytes == 16 ? bytes : 4, extra = 0, bits = 0;
 
-    for (uint32_t lane = 0; lane < n; lane++)
-        unit = at[lane] >= 0 && at[lane] % unit != 0 ? 4 : unit;
+    for (uint32_t lane = 0; lane < n && unit > 4; lane++)
+        bits |= at[lane] * (at[lane] >= 0); /* of all places; less than 0: nothing there */
+    unit = bits % unit != 0 ? 4 : unit;
     int32_t banks = 128 / unit;
     for (uint32_t first = 0; first < n; first += group) {
         if (banks_differ(at + first, n - first < group ? n - first : group, bytes, unit))

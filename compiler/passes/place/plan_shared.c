@@ -201,16 +201,21 @@ matrix_conflicts(Planner *p, const SharedLayout *layout)
 /* Extra passes of those accesses, and of ldmatrix, to a buffer laid out like `layout`; `enough`
  * of them are not counted further. */
 static int32_t
-count_conflicts(Planner *p, const Usage *usage, const AccessList *list, const SharedLayout *layout,
+count_conflicts(Planner *p, const Usage *usage, AccessList *list, const SharedLayout *layout,
                 int32_t enough)
 {
     int32_t total = usage->matrix ? matrix_conflicts(p, layout) : 0, at[WARP_LANES];
 
-    for (uint32_t k = 0; k < list->n && total < enough; k++) {
-        const Access *access = &list->at[k];
+    for (uint32_t k = 0, costly = 0; k < list->n && total < enough; k++) {
+        Access *access = &list->at[k], had = *access;
         for (int32_t lane = 0; lane < WARP_LANES; lane++)
             at[lane] = shared_offset(layout, access->row[lane], access->byte[lane]);
-        total += access->times * shared_conflicts(at, WARP_LANES, access->bytes);
+        int32_t more = access->times * shared_conflicts(at, WARP_LANES, access->bytes);
+        total += more;
+        if (more > 0) { /* what has conflicts is looked at first the next time */
+            *access = list->at[costly];
+            list->at[costly++] = had;
+        }
     }
     return total;
 }
