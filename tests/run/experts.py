@@ -37,6 +37,7 @@ def cases():
     yield "sm_80", 45, 16, 4, 72, 40, {"groups": (8, 3), "scale": 1.5}, "mma.sync"
     yield "sm_80", 5, 8, 2, 72, 40, {"few": True, "sigmoid": True, "normalize": True}, "mma.sync"
     yield "sm_100", 45, 5, 2, 72, 40, {"given": True}, ""
+    yield "sm_100", 150, 4, 2, 72, 88, {"rows": 128, "multiplies": "tcgen05.mma", "one": True}, "tcgen05.mma"
     yield "interpreter", 20, 3, 2, 128, 256, {"fp8": True, "few": True}, ""
     yield "sm_90", 30, 4, 2, 256, 128, {"fp8": True, "few": True, "one": True}, "wgmma"
     yield "sm_80", 5, 4, 3, 128, 128, {"fp8": True, "few": True, "dtype": "f16"}, "mma"
@@ -101,8 +102,11 @@ class Chain:
     def products(self, how, dtype, kk, tile):
         gate_up, down = FEW if how.get("few") else MANY
         self.run("experts_permute", {"T": dtype, "KK": kk}, ["X", "Place"], ["P"])
-        self.run(gate_up, {"T": dtype, "TM": tile, **SMALL}, ["P", "G", *LISTS], ["H"])
-        self.run(down, {"T": dtype, "TM": tile, **SMALL}, ["H", "W", *LISTS], ["O"])
+        sizes = {"T": dtype, "TM": tile, **SMALL, **({"M": how["rows"]} if "rows" in how else {})}
+        self.run(gate_up, sizes, ["P", "G", *LISTS], ["H"])
+        if how.get("multiplies", "") not in self.ptx:
+            raise ValueError(f"no {how['multiplies']} in {gate_up}")
+        self.run(down, sizes, ["H", "W", *LISTS], ["O"])
 
 
 def off(have, want, allowed):

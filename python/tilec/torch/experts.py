@@ -20,13 +20,15 @@ VALUES = {"routed": ("scale", "KK", "SIGMOID", "NORMALIZE"), "biased": ("scale",
 
 
 OF_PLANS, NO_PLANS = "sm_90", ("", "")  # the target whose plans are written
-FEW_TOKENS, ONE_BY_ONE = 512, 1
+WHOLE_TILES = ("sm_100", "sm_103")  # targets whose products have 128 rows; elsewhere two programs of 64 share a tile
+FEW_TOKENS, ONE_BY_ONE = 128, 1
 
 
 @dataclass(frozen=True)
 class Form:
     """Rows of a tile of the list, few: the weights are the rows of products, columns and depth of both products' tiles, plans; fp8: weights
-    of 8 bits, whose products have a depth of 128; rows: tokens of a program of what is not a product, 0: as the kernels have it."""
+    of 8 bits, whose products have a depth of 128; rows: tokens of a program of what is not a product, 0: as the kernels have it;
+    whole: a program has a tile's rows."""
     tm: int = 128
     few: bool = False
     gate_up: tuple = (128, 64)
@@ -34,18 +36,20 @@ class Form:
     plans: tuple = ("", "")
     fp8: bool = False
     rows: int = 0
+    whole: bool = False
 
 
 def form_for(tokens, top_k, experts, arch, fp8=False):
     """The form that was the quickest where it was measured (H200): by how many tokens an expert has on average."""
     each, rows, on_h200 = tokens * top_k / experts, ONE_BY_ONE if tokens <= FEW_TOKENS else 0, arch == OF_PLANS
     if fp8:
-        return Form(16 if each <= 12 else 32 if each <= 24 else 64 if each <= 96 else 128, True, (64,), (64,), fp8=True, rows=rows)
+        tm = 16 if each <= 12 else 32 if each <= 24 else 64 if each <= 96 else 128
+        return Form(tm, True, (max(tm, 64),), (max(tm, 64),), fp8=True, rows=rows)
     if each <= 12:
         return Form(16, True, (64, 128), (64, 128), ("consumers=1,stages=6", "consumers=1,stages=8") if on_h200 else NO_PLANS, rows=rows)
     if each <= 24:
         return Form(32, True, (64, 128), (64, 128), ("consumers=1,stages=5", "consumers=2,stages=5") if on_h200 else NO_PLANS, rows=rows)
-    return Form(64, False, (128, 64), (128, 64), rows=rows) if each <= 48 else Form(rows=rows)
+    return Form(64, False, (128, 64), (128, 64), rows=rows) if each <= 48 else Form(rows=rows, whole=arch in WHOLE_TILES)
 
 
 def places_of(pairs, experts, tm):
@@ -89,6 +93,7 @@ def kernel_of(kind, form):
     gate_up, down = names[3], names[-2]
     defines = {"TM": form.tm, **{f"{name}.{of}": value for name, pair in ((gate_up, form.gate_up), (down, form.down)) for of, value in zip(("TN", "TK"), pair)}}
     defines.update({f"{name}.M": form.rows for name in (names[0], names[2], names[-1]) if form.rows})
+    defines.update({f"{name}.M": form.tm for name in (gate_up, down) if form.whole})
     plans = tuple((name, f"@plan({plan})") for name, plan in zip((gate_up, down), form.plans) if plan)
     return Kernel(_source(names, plans), names, returns=("Z",), types=TYPES, defines=defines, name=_called(kind, form.fp8))
 

@@ -118,9 +118,10 @@ def in_blocks(*shape, seed=0):
 
 
 def rounded_fp8(x):
-    parts = x.float().unflatten(-1, (-1, 128))
+    """On the host: on a GPU PyTorch divides by 448 with a rounded reciprocal, and numbers in the middle of two codes take the other one."""
+    parts = x.cpu().float().unflatten(-1, (-1, 128))
     s = parts.abs().amax(-1, keepdim=True).clamp(min=1e-10) / 448
-    return ((parts / s).to(torch.float8_e4m3fn).double() * s.double()).flatten(-2)
+    return ((parts / s).to(torch.float8_e4m3fn).double() * s.double()).flatten(-2).to(x.device)
 
 
 def eights():
@@ -199,6 +200,22 @@ def checked():
         torch.library.opcheck(experts.forward_kernel(kind).registered(), arguments, test_utils=OPCHECKS)
 
 
+def forms():
+    """All forms compile for all targets, and multiply as they should."""
+    for arch, few, many in (("sm_80", "mma.sync", "mma.sync"), ("sm_90", "wgmma.mma_async", "wgmma.mma_async"), ("sm_100", "mma.sync", "tcgen05.mma"),
+                            ("sm_120", "mma.sync", "mma.sync")):
+        for tokens, fp8 in itertools.product((8, 16, 32, 512, 5000), (False, True)):
+            form = experts.form_for(tokens, 2, 4 if tokens < 1000 else 8, arch, fp8)
+            kernel = experts.kernel_of("routed", form)
+            assert set(kernel.bound) == {"T", "TL", "E"}, kernel.bound  # no tile has the size of a tensor
+            defines = {**kernel.defines, "T": "bf16", "TL": "f32", "E": 8, "KK": 2}
+            code = kernel._compiled(arch, tuple(sorted((name, str(value)) for name, value in defines.items())))
+            wanted = "mma" if fp8 and arch == "sm_100" else many if tokens >= 512 and not fp8 else few
+            for name in kernel.names[3], kernel.names[-2]:
+                text = code.ptx[code.ptx.index(f".entry {name}("):]
+                assert wanted in text[:text.index("\n}\n")], (arch, tokens, fp8, name, wanted)
+
+
 def graphs():
     """On a GPU: under CUDA graphs, and what the host does in a call."""
     import time
@@ -253,5 +270,5 @@ def refusals():
 
 
 if __name__ == "__main__":
-    {case.__name__: case for case in (numbers, routers, eights, transforms, checked, graphs, refusals)}[sys.argv[1]]()
+    {case.__name__: case for case in (numbers, routers, eights, transforms, checked, forms, graphs, refusals)}[sys.argv[1]]()
     print("right")

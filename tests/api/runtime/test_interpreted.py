@@ -45,7 +45,7 @@ def test_quantised(tmp_path, pytestconfig, case, mode):
 
 
 @pytest.mark.parametrize("case, mode", [("numbers", "1"), ("numbers", "sim"), ("routers", "1"), ("routers", "sim"), ("eights", "1"), ("eights", "sim"), ("transforms", "1"),
-                                        ("checked", "1"), ("refusals", "1")])
+                                        ("checked", "1"), ("forms", ""), ("refusals", "1")])
 def test_experts(tmp_path, pytestconfig, case, mode):
     if importlib.util.find_spec("torch") is None or not pytestconfig.option.library:
         pytest.skip("PyTorch is not installed, or no --library")
