@@ -31,9 +31,9 @@
 #include <string.h>
 
 enum {
-    MAX_TENSORS = 24, /* arguments of a call, tensors that it makes, pieces of them */
+    MAX_TENSORS = 48, /* arguments of a call, tensors that it makes, pieces of them */
     MAX_RANK = 8,
-    MAX_STEPS = 8,
+    MAX_STEPS = 24,
     MAX_PARAMETERS = 128,
     MAX_BYTES = 4096, /* of a kernel's parameters */
     MAX_SCRATCH = 8,  /* of a plan */

@@ -34,7 +34,7 @@ struct Native {
     void (*keep)(void *object);
     void (*drop)(void *object);
 };
-constexpr uint32_t NATIVE_VERSION = 1, MAX_TENSORS = 24;
+constexpr uint32_t NATIVE_VERSION = 1, MAX_TENSORS = 48;
 // plans that the gradients of one plan have; others go through Python
 constexpr size_t MAX_BACKWARDS = 16;
 

@@ -931,7 +931,24 @@ def follows():
     assert names["C"] == 20 and names["R"] == 5 and "C" not in halves.values
 
 
-CASES = {"follows": follows, "forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
+def chain():
+    """As many launches as a plan has, with a tensor from each to the next."""
+    def of(n):
+        text = "".join(f"kernel add_{i}(A{i}: in f32[S], A{i + 1}: out f32[S]) {{ grid m in tiles(S, 64); store A{i + 1}[m] = load A{i}[m] + 1.0; }}\n"
+                       for i in range(n))
+        return tilec.torch.kernel(text, [f"add_{i}" for i in range(n)], returns=(f"A{n}",))
+
+    x, x64 = operand(100, dtype=torch.float32)
+    near(of(24)(A0=x).numpy(), x64 + 24, 1e-6)
+    try:
+        of(25)(A0=x)
+    except ValueError as error:
+        assert "a plan takes a tuple of at most 24 steps" in str(error), error
+    else:
+        raise AssertionError("not refused")
+
+
+CASES = {"chain": chain, "follows": follows, "forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
          "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "words": of_words, "float8": of_float8, "attention of float8": attention_of_float8, "tf32": of_tf32, "two to a byte": of_packed,
          "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "filled": filled, "backward": backward, "backward_parts": backward_parts, "wire": wire, "backward_of_all": backward_of_all, "backward_of_one_tile": backward_of_one_tile,
          "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
