@@ -23,6 +23,7 @@ cp "$root"/examples/attention.tile "$root"/examples/attention_bwd.tile "$root"/e
     "$root"/examples/attention_grouped.tile "$root"/examples/attention_split.tile "$root"/examples/attention_merge.tile \
     "$root"/examples/attention_fp8.tile "$root"/examples/attention_varlen.tile "$root"/examples/attention_varlen_bwd.tile \
     "$root"/examples/experts.tile \
+    "$root"/examples/linear_cross_entropy.tile "$root"/examples/sampling.tile \
     "$kit/site/tilec/torch/kernels/"
 cp -r "$root"/examples/quantised "$kit/site/tilec/torch/kernels/"
 cp "$root"/tests/gpu/torch_*.py "$root"/tests/gpu/distributed.py "$root"/bench/ring_parts.py "$kit/"

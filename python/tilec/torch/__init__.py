@@ -17,7 +17,9 @@ from tilec.torch.attend import attention
 from tilec.torch.error import Error
 from tilec.torch.experts import moe
 from tilec.torch.kernel import Kernel, kernel
+from tilec.torch.linear import linear_cross_entropy
 from tilec.torch.packed import attention_varlen
 from tilec.torch.quantised import matmul
+from tilec.torch.sampling import sample
 
-__all__ = ["Error", "Kernel", "attention", "attention_varlen", "kernel", "matmul", "moe"]
+__all__ = ["Error", "Kernel", "attention", "attention_varlen", "kernel", "linear_cross_entropy", "matmul", "moe", "sample"]

@@ -55,6 +55,17 @@ def test_experts(tmp_path, pytestconfig, case, mode):
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["right"]), done.stdout + done.stderr
 
 
+@pytest.mark.parametrize("case, mode", [("tokens", "sim"), ("seeds", "1"), ("losses", "1"), ("losses", "sim"), ("transforms", "1"), ("checked", "1"),
+                                        ("refusals", "1")])
+def test_sampling(tmp_path, pytestconfig, case, mode):
+    if importlib.util.find_spec("torch") is None or not pytestconfig.option.library:
+        pytest.skip("PyTorch is not installed, or no --library")
+    env = dict(os.environ, PYTHONPATH=PACKAGE, TILEC_INTERPRET=mode, TILEC_LIBRARY=os.path.abspath(pytestconfig.option.library),
+               TILEC_CACHE_DIR=str(tmp_path), TILEC_TILERUN=os.path.abspath(pytestconfig.option.tilerun))
+    done = subprocess.run([sys.executable, os.path.join(HERE, "sampling_torch.py"), case], capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["right"]), done.stdout + done.stderr
+
+
 def test_wrong_mode(pytestconfig):
     if not pytestconfig.option.library:
         pytest.skip("no --library")
