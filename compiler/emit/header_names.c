@@ -4,20 +4,28 @@
 
 #include "compiler/emit/header.h"
 
-/* A user's name as a C and C++ identifier: keywords get a trailing underscore. */
+/* A user's name as a C and C++ identifier: keywords, and macros of the headers that are included, get a
+ * trailing underscore. */
 const char *
 header_identifier(Arena *arena, const char *name)
 {
+    /* clang-format off */
     static const char *const keywords[] = {
-        "alignas",  "and",     "asm",     "auto",      "bool",     "break",    "case",
-        "catch",    "char",    "class",   "const",     "continue", "default",  "delete",
-        "do",       "double",  "else",    "enum",      "explicit", "export",   "extern",
-        "false",    "float",   "for",     "friend",    "goto",     "if",       "inline",
-        "int",      "long",    "mutable", "namespace", "new",      "not",      "operator",
-        "or",       "private", "public",  "protected", "register", "restrict", "return",
-        "short",    "signed",  "sizeof",  "static",    "struct",   "switch",   "template",
-        "this",     "throw",   "true",    "try",       "typedef",  "typename", "union",
-        "unsigned", "using",   "virtual", "void",      "volatile", "while",    "xor"};
+        "EOF", "INT32_MAX", "INT32_MIN", "INT64_C", "INT64_MAX", "INT64_MIN", "NULL", "SIZE_MAX",
+        "UINT32_MAX", "UINT64_C", "UINT64_MAX", "alignas", "alignof", "and", "and_eq", "asm",
+        "auto", "bitand", "bitor", "bool", "break", "case", "catch", "char", "char16_t",
+        "char32_t", "char8_t", "class", "co_await", "co_return", "co_yield", "compl", "concept",
+        "const", "const_cast", "consteval", "constexpr", "constinit", "continue", "decltype",
+        "default", "delete", "do", "double", "dynamic_cast", "else", "enum", "errno", "explicit",
+        "export", "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int",
+        "linux", "long", "mutable", "namespace", "new", "noexcept", "not", "not_eq", "nullptr",
+        "operator", "or", "or_eq", "private", "protected", "public", "register",
+        "reinterpret_cast", "requires", "restrict", "return", "short", "signed", "sizeof",
+        "static", "static_assert", "static_cast", "struct", "switch", "template", "this",
+        "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "typeof",
+        "typeof_unqual", "union", "unix", "unsigned", "using", "virtual", "void", "volatile",
+        "wchar_t", "while", "xor", "xor_eq"};
+    /* clang-format on */
 
     for (size_t i = 0; i < sizeof keywords / sizeof *keywords; i++)
         if (strcmp(keywords[i], name) == 0)
