@@ -145,9 +145,8 @@ def eights():
             if not SIMULATED:
                 torch._dynamo.reset()
                 assert torch.equal(torch.compile(call, backend="aot_eager", fullgraph=True)(x, s), have)
-    ids = ids.int()
-    assert torch.equal(moe(x, None, g, w, weights=weights.float(), ids=ids, scale_gate_up=sg, scale_down=sw),
-                       moe(x, None, g, w, weights=weights.float(), ids=ids, scale_gate_up=sg, scale_down=sw))
+    given = moe(x, None, g, w, weights=weights.float(), ids=ids.int(), scale_gate_up=sg, scale_down=sw)
+    assert (given.double() - have.double()).norm() <= 2.0**-10 * have.double().norm()  # weights are rounded in another way
     if not SIMULATED:
         torch.library.opcheck(experts.forward_kernel("routed", True).registered(), (s, x, g, sg, w, sw, 1.0, top_k, False, True),
                               test_utils=OPCHECKS[1:])  # the first multiplies what it is given, which e4m3 does not
