@@ -95,6 +95,49 @@ divides(const Padding *p, const TirVal *start, int32_t length, int64_t bound)
     return false;
 }
 
+static bool
+is_constant(const TirVal *value, int64_t integer)
+{
+    return value->def != NULL && value->def->op == TIR_CONST && value->def->integer == integer;
+}
+
+/* Whether a loop goes over the ranges of `length` elements that begin in a size. */
+static bool
+goes_over(const TirOp *loop, int32_t length, int64_t size)
+{
+    const TirOp *end = loop->args[1]->def;
+    const TirOp *sum = end != NULL && end->op == TIR_DIV && is_constant(end->args[1], length)
+                           ? end->args[0]->def
+                           : NULL;
+
+    for (uint32_t k = 0; sum != NULL && sum->op == TIR_ADD && k < 2; k++) {
+        const TirOp *of = sum->args[k]->def;
+        if (of != NULL && of->op == TIR_SIZE && of->integer == size &&
+            is_constant(sum->args[1 - k], length - 1))
+            return true;
+    }
+    return false;
+}
+
+bool
+padding_is_none(const TirFn *fn, const Linear *distance, int32_t length)
+{
+    if (!distance->ok || distance->n != 2 || distance->constant != 0)
+        return false;
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirVal *size = distance->terms[k].value, *number = distance->terms[1 - k].value;
+        const TirOp *loop = number->def == NULL ? number->block->owner : NULL;
+        if (size->def != NULL && size->def->op == TIR_SIZE && distance->terms[k].coefficient == 1 &&
+            loop != NULL && loop->op == TIR_FOR && number->index == 0 &&
+            distance->terms[1 - k].coefficient == -length &&
+            goes_over(loop, length, size->def->integer) &&
+            tir_requires_multiple(
+                fn, &(HostExpr){.kind = HOST_SIZE, .index = (uint32_t)size->def->integer}, length))
+            return true;
+    }
+    return false;
+}
+
 /* A scalar that is in no block (a size or a constant), see padding_value. */
 static TirVal *
 stand_in(const Padding *p, TirOpcode opcode, int64_t integer)
@@ -133,6 +176,8 @@ add_range(const Padding *p, Pads *pads, TirVal *start, TirVal *bound, TirIndex p
     linear_add(distance, start, -1);
     if (is_number && (bound->def->integer >= INT32_MAX / 2 ||
                       divides(p, start, part.length, bound->def->integer)))
+        return;
+    if (padding_is_none(p->fn, distance, part.length))
         return;
     if (distance->ok && distance->n == 0 && distance->constant >= part.length)
         return;

@@ -65,6 +65,9 @@ Pads padding_of(const Padding *p, const TirVal *tile, uint32_t axis);
 /* Whether a dimension of one element may be padding. */
 bool padding_of_one(const Padding *p, const TirVal *tile, uint32_t axis);
 /* What a load or store has of the tensor's dimensions and its own limits. */
+/* Whether the ranges of a loop divide a size, as the launcher has checked: `distance`, from the
+ * beginning of a range to the end, is the size without as many ranges as the loop's number. */
+bool padding_is_none(const TirFn *fn, const Linear *distance, int32_t length);
 Pads padding_of_access(const Padding *p, const TirOp *op, uint32_t axis);
 
 /* What is wrong with the padding of a tile that an operation spreads, as a message; NULL:

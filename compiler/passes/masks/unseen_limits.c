@@ -9,10 +9,13 @@
  *                %p = exp2 %s - L2[%m +: 80] limit(0, %n)      %p = exp2 %s - L2[%m +: 80]
  *                mma (bounds_mask %p, iota < %n), ..      ->   mma (bounds_mask %p, iota < %n), ..
  *
+ *            Where the launcher has checked that ranges divide a size there is no padding.
+ *
  *            What is read then are elements behind the range's end, of a tensor that nobody writes,
  *            and nothing behind the tensor's
  *   leaves   loads without limits, which TMA can bring
  */
+#include "compiler/passes/masks/padding.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/linear.h"
 #include "compiler/passes/util/read_once.h"
@@ -114,8 +117,9 @@ drop_limits(const TirFn *fn, TirBlock *block)
             continue;
         Linear count = {.ok = true};
         linear_add(&count, tir_limit_count(op, 0), 1);
-        if (count.ok &&
-            is_unseen(&(Unseen){fn, &count, 0}, fn->body, op->results[0], op->limits[0].axis)) {
+        uint32_t axis = op->limits[0].axis;
+        if (count.ok && (padding_is_none(fn, &count, tir_index_type(op).dim[axis]) ||
+                         is_unseen(&(Unseen){fn, &count, 0}, fn->body, op->results[0], axis))) {
             op->n_args -= op->n_limits;
             op->n_limits = 0;
             changed = true;
