@@ -250,6 +250,8 @@ LirReg lower_make_word(Lowering *lo, DType dtype, const Elem *elems);
  * are computed in pairs; 0: it is another operation, or that would not be exact.  Bits of a range's
  * elements that all threads have alike: whether `op` is such. */
 LirReg lower_narrow(Lowering *lo, const TirOp *op, int32_t first);
+/* .. of the bits of integers. */
+LirReg lower_narrow_bits(Lowering *lo, const TirOp *op, int32_t first);
 bool lower_last_bits(const TirOp *op, int32_t reg, Elem *bits);
 Elem lower_elem_of_word(Lowering *lo, DType dtype, LirReg word, int32_t at);
 /* The low or high half of a b32, a b16. */

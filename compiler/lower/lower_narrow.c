@@ -350,6 +350,34 @@ two_integers(Lowering *lo, TirVal *value, Two at, LirReg code)
     return lir_op2(&lo->b, LIR_OR_B32, LIR_B32, lir_reg(both), lir_reg(code));
 }
 
+static bool
+is_signed_byte(DType type, DType from)
+{
+    return is_byte(from) && dtype_lowest(from) < 0 && unit_of(type) >= -dtype_lowest(from);
+}
+
+/* Signed bytes as they are.  Below the code of 2^d, d 7 or more, seven digits stand for themselves,
+ * and the eighth for 128, whose negative it is. */
+static LirReg
+two_signed_bytes(Lowering *lo, DType type, TirVal *value, Two at)
+{
+    LirReg unit = constant_word(lo, type, unit_of(type)), word[2];
+    int64_t selector = 0;
+
+    for (int32_t side = 0; side < 2; side++) {
+        int32_t byte = at.reg[side] % 4;
+        word[side] = lower_word(lo, value, at.reg[side] - byte);
+        selector |= (int64_t)(byte + 4 * side) * 0x11 << 8 * side;
+    }
+    LirReg both = lir_op3(&lo->b, LIR_PRMT, LIR_B32, lir_reg(word[0]), lir_reg(word[1]),
+                          lir_int(selector));
+    LirReg digits = lir_op3(&lo->b, LIR_AND_OR_B32, LIR_B32, lir_reg(both), lir_int(0x7f * BOTH),
+                            lir_reg(unit));
+    LirReg sign = lir_op3(&lo->b, LIR_AND_OR_B32, LIR_B32, lir_reg(both), lir_int(0x80 * BOTH),
+                          lir_reg(unit));
+    return multiply_add(lo, type, sign, constant_word(lo, type, -1), digits);
+}
+
 static Biased biased(Lowering *lo, DType type, TirVal *value, Two at);
 
 static Biased
@@ -388,6 +416,8 @@ biased(Lowering *lo, DType type, TirVal *value, Two at)
         value = op->args[0];
     if (op->op == TIR_SUB || op->op == TIR_ADD)
         return biased_difference(lo, type, op, at);
+    if (is_signed_byte(type, value->type.dtype))
+        return (Biased){true, two_signed_bytes(lo, type, value, at), 0};
     if (dtype_is_float(value->type.dtype) || s.least < 0 || s.most >= unit)
         return (Biased){0};
     return (Biased){true, two_integers(lo, value, at, constant_word(lo, type, unit)), unit};
@@ -430,6 +460,19 @@ number(Lowering *lo, DType type, TirVal *value, Two at)
                ? word[0]
                : lir_op3(&lo->b, LIR_PRMT, LIR_B32, lir_reg(word[0]), lir_reg(word[1]),
                          lir_int(selector));
+}
+
+/* .. or that is a constant of the type. */
+static LirReg
+factor(Lowering *lo, DType type, TirVal *value, Two at)
+{
+    const TirOp *op = value->def;
+
+    while (op != NULL && (op->op == TIR_CAST || op->op == TIR_BROADCAST || op->op == TIR_SPREAD))
+        op = op->args[0]->def;
+    if (op == NULL || op->op != TIR_CONST)
+        return number(lo, type, value, at);
+    return dtype_nearest(type, op->number) == op->number ? constant_word(lo, type, op->number) : 0;
 }
 
 /* Numbers that were cast to f32 from a type of 16 bits with more digits, as the sum of two numbers
@@ -477,6 +520,89 @@ cut_numbers(Lowering *lo, DType type, TirVal *value, Two at, Small s, LirReg wor
     return true;
 }
 
+/* A power of two, or what stands for none at all: a constant, or the exponent of a type that has
+ * nothing else. */
+static bool
+is_power(Lowering *lo, const TirVal *value)
+{
+    int more;
+
+    for (const TirOp *op = value->def; op != NULL; op = value->def) {
+        const TirVal *same = unchanged(lo, op);
+        if (op->op == TIR_CONST)
+            return dtype_is_float(value->type.dtype) && frexp(op->number, &more) == 0.5;
+        if (same == NULL && op->op != TIR_CAST)
+            return false;
+        value = same != NULL ? same : op->args[0];
+        if (value->type.dtype == DT_E8M0)
+            return true;
+        if (!dtype_is_float(value->type.dtype))
+            return false;
+    }
+    return false;
+}
+
+/* The product of two numbers of the type, of which one is a power of two: what f32 has of it is
+ * exact, or so small that it is zero in either.  0: it is another. */
+static LirReg
+scaled_number(Lowering *lo, DType type, const TirOp *mul, Two at)
+{
+    if (!is_power(lo, mul->args[0]) && !is_power(lo, mul->args[1]))
+        return 0;
+    LirReg x = factor(lo, type, mul->args[0], at),
+           y = x == 0 ? 0 : factor(lo, type, mul->args[1], at);
+    return y == 0 ? 0 : multiply_add(lo, type, x, y, constant_word(lo, type, -0.0));
+}
+
+/* Two integers of 16 bits that are made of such by bits alone, in the halves of a word; 0: they are
+ * not. */
+static LirReg
+two_of_bits(Lowering *lo, TirVal *value, Two at, int *steps)
+{
+    const TirOp *op = value->def;
+    LirReg a, b;
+
+    if (op == NULL || (*steps)-- <= 0 || value->type.rank == 0)
+        return 0;
+    TirVal *same = unchanged(lo, op);
+    if (same != NULL)
+        return two_of_bits(lo, same, moved(lo, op, at), steps);
+    Small s = small(lo, value), by = op->n_args > 1 ? small(lo, op->args[1]) : (Small){0};
+    if (s.known && s.least >= 0 && s.most <= BYTE && op->op == TIR_AND &&
+        op->args[0]->def != NULL && op->args[0]->def->op == TIR_SHR)
+        return two_integers(lo, value, at, constant_word(lo, DT_F16, 0));
+    if (op->op == TIR_OR) {
+        a = two_of_bits(lo, op->args[0], at, steps);
+        b = a == 0 ? 0 : two_of_bits(lo, op->args[1], at, steps);
+        return b == 0 ? 0 : lir_op2(&lo->b, LIR_OR_B32, LIR_B32, lir_reg(a), lir_reg(b));
+    }
+    if (!by.known || by.least != by.most || by.least < 0)
+        return 0;
+    if (op->op == TIR_AND && by.most < 1 << HALF) {
+        a = two_of_bits(lo, op->args[0], at, steps);
+        return a == 0 ? 0
+                      : lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(a),
+                                lir_int((int64_t)by.most * BOTH));
+    }
+    s = small(lo, op->args[0]);
+    if (op->op != TIR_SHL || !s.known || s.least < 0 || ldexp(s.most, (int)by.most) >= 1 << HALF)
+        return 0;
+    a = two_of_bits(lo, op->args[0], at, steps);
+    return a == 0 ? 0
+                  : lir_op2(&lo->b, LIR_SHL_B32, LIR_B32, lir_reg(a), lir_int((int64_t)by.most));
+}
+
+LirReg
+lower_narrow_bits(Lowering *lo, const TirOp *op, int32_t first)
+{
+    int steps = MOST_STEPS;
+
+    if (dtype_bits(op->results[0]->type.dtype) != HALF || op->args[0]->type.dtype != DT_I32 ||
+        op->args[0]->type.rank == 0 || first + 1 >= lower_registers(op->args[0]))
+        return 0;
+    return two_of_bits(lo, op->args[0], (Two){{first, first + 1}}, &steps);
+}
+
 LirReg
 lower_narrow(Lowering *lo, const TirOp *cast, int32_t first)
 {
@@ -485,8 +611,11 @@ lower_narrow(Lowering *lo, const TirOp *cast, int32_t first)
     Two at = {{first, first + 1}};
 
     if (dtype_bits(type) != 16 || lower_opcode(TIR_FMA, type) == LIR_OPCODE_COUNT ||
-        value == NULL || value->type.rank == 0 ||
-        dtype_wide(value->type.dtype) != value->type.dtype || first + 1 >= lower_registers(value))
+        value == NULL || value->type.rank == 0 || first + 1 >= lower_registers(value))
+        return 0;
+    if (is_signed_byte(type, value->type.dtype))
+        return two_signed_bytes(lo, type, value, at);
+    if (dtype_wide(value->type.dtype) != value->type.dtype)
         return 0;
     for (int steps = 0; steps < MOST_STEPS && value->def != NULL; steps++) {
         TirVal *next = unchanged(lo, value->def);
@@ -511,7 +640,7 @@ lower_narrow(Lowering *lo, const TirOp *cast, int32_t first)
         if (integer != 0)
             return multiply_add(lo, type, integer, cut ? two[0] : other, less);
     }
-    return 0;
+    return scaled_number(lo, type, op, at);
 }
 
 bool

@@ -781,9 +781,10 @@ make_word(Lowering *lo, TirVal *value, int32_t word)
         return lower_word(lo, op->args[0], first);
     if (tir_is_mask(op) && !lower_mask_is_live(lo, op)) /* the same words */
         return lower_word(lo, op->args[0], first);
-    if (op->op == TIR_BITS)
+    LirReg narrow = op->op == TIR_BITS ? lower_narrow_bits(lo, op, first)
+                                       : lower_narrow(lo, op, first);
+    if (op->op == TIR_BITS && narrow == 0)
         return lower_join_lower(lo, op->args[0], first, n);
-    LirReg narrow = lower_narrow(lo, op, first);
     if (narrow != 0)
         return narrow;
     bool coded = dtype_is_coded(dtype) && op->op != TIR_CAST;

@@ -48,10 +48,8 @@ def _by_columns(name):
 
 def _as_words(name, tensors):
     """Tensors as tiles.tile has them; the memory is the same."""
-    if name == "awq":
-        return {**tensors, **{of: tensors[of].flatten(1).view(torch.int32) for of in "QZ"}}
-    words = {"gptq": "Z", "mxfp4": "Q"}.get(name)
-    return {**tensors, words: tensors[words].view(torch.int32)} if words else tensors
+    words = {"gptq": "Z", "awq": "QZ", "mxfp4": "QS"}.get(name, "")
+    return {**tensors, **{of: tensors[of].flatten(1).view(torch.int32) for of in words}}
 
 
 def form_of(name, tensors, values, sm_count):
@@ -60,6 +58,8 @@ def form_of(name, tensors, values, sm_count):
     n, group = (tensors["S"].shape[1], values["G"]) if _by_columns(name) else (tensors["Q"].shape[0], 128)
     depth = 128 if group % 128 == 0 else 64
     if rows > MOST_ROWS[name][2 * n * k > OF_L2] or group % depth or n % (32 if _by_columns(name) else 8) or k % 128:
+        return None
+    if name == "mxfp4" and any(tensors[of].storage_offset() % 4 for of in "QS"):  # no words begin there
         return None
 
     def parts(tiles, consumers):
