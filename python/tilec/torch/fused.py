@@ -16,7 +16,7 @@ OF_BYTES = {"int8": "int8_few", "fp8": "fp8_few"}  # few.tile
 # Above, a matrix that is made once costs less than weights that are unpacked for each 256 rows (H200): of one that stays in L2, and of others
 MOST_ROWS = {"gptq": (512, 2048), "awq": (2048, 2048), "mxfp4": (1280, 1280), "int8": (2560, 2560), "fp8": (2560, 2560)}
 OF_L2 = 40 << 20
-AS_WORDS = {"gptq": 1, "mxfp4": 16}  # up to so many rows, if K is whole, kernels of warps that compute with words (gptq_few.tile) are quicker
+AS_WORDS = {"gptq": 1}  # up to so many rows, if K is whole, kernels of warps that compute with words (gptq_few.tile) are quicker
 LEAST_TILES = 4  # of K, in a part
 
 
@@ -72,7 +72,7 @@ def form_of(name, tensors, values, sm_count):
         few, tm = parts(columns, 4), 8 if rows <= 8 else 16
         if few == 1 and rows <= AS_WORDS.get(name, 0):
             return None
-        return Form(tm, 128, depth, True, 2, 4) if name == "gptq" and few == 1 else Form(tm, 64, depth, True, 4, 4, few)
+        return Form(tm, 128, depth, True, 2, 4) if name == "gptq" and few == 1 and rows <= 8 else Form(tm, 64, depth, True, 4, 4, few)
     if rows <= 64:
         tm, wide = 32 if rows <= 32 else 64, columns >= 3 * sm_count
         return Form(tm, 128, depth, True, 2, 3) if wide else Form(tm, 64, depth, True, 2, 4, parts(columns, 2))
@@ -81,6 +81,8 @@ def form_of(name, tensors, values, sm_count):
         alone = 4 * tiles >= 3 * sm_count
         return Form(64, 64, depth, True, 1, 6) if alone else Form(64, 64, depth, True, 2, 4, parts(tiles, 2))
     tm = next((tm for tm in (256, 128) if rows > tm // 2 and 2 * -(-rows // tm) * columns >= 3 * sm_count), 64)
+    if tm == 128 and depth == 128 and columns >= 3 * sm_count:
+        return Form(128, 128, 128, False, 2, 3)
     return Form(tm, 64, depth, False, 2, 3 if tm == 256 else 4)
 
 
