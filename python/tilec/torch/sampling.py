@@ -18,23 +18,27 @@ MOST = GROUP * 4096  # tokens of a row
 OPTIONS = (("temperature", 0.0, math.inf), ("top_k", -1, numbers.LARGEST_I32), ("top_p", 0.0, 1.0), ("min_p", 0.0, 1.0))
 
 
+def _is_flat(values):
+    """Whether there can be rows in which top-p leaves many tokens, which have kernels of their own."""
+    return bool((values["ROW_K"] or values["top_k"] <= 0) and (values["ROW_P"] or values["top_p"] < 1) and (values["ROW_M"] or values["min_p"] <= 0))
+
+
 def _choose(kernel, code, gpu, tensors, values):
-    """Without the kernels of rows in which top-p leaves many tokens, where no row is such a one."""
-    flat = (values["ROW_K"] or values["top_k"] <= 0) and (values["ROW_P"] or values["top_p"] < 1) and (values["ROW_M"] or values["min_p"] <= 0)
     names = [name for name in kernel.names if name not in FLAT]
-    if flat:
+    if values["FLAT"]:
         names += ["sampling_first"] + ["sampling_turn", "sampling_return"] * TURNS[tensors["X"].dtype] + ["sampling_kept", "sampling_flat"]
-    return names, {**values, "N": PART, "H": GROUP, "L": LISTED, "FLAT": flat}
+    return names, values
 
 
 def _settle(tensors, values):
-    """Sizes of tiles that hold what there is of a row."""
+    """Sizes of tiles that hold what there is of a row: all that code is compiled for."""
     shape = tensors["X"].shape
     tokens = shape[-1] if len(shape) == 2 else 1
     if tokens > MOST:
         raise Error(f"sample: rows of {tokens} tokens, and at most {MOST} are taken")
     power = lambda n, of: 1 << max(-(-n // of) - 1, 0).bit_length()  # noqa: E731
-    return {**values, "GROUPS": max(power(tokens, GROUP), 32), "P": max(power(tokens, PART), 32)}
+    return {**values, "N": PART, "H": GROUP, "L": LISTED, "FLAT": _is_flat(values), "GROUPS": max(power(tokens, GROUP), 32),
+            "P": max(power(tokens, PART), 32)}
 
 
 VALUES = ("temperature", "top_k", "top_p", "min_p", "ROW_T", "ROW_K", "ROW_P", "ROW_M")

@@ -88,6 +88,18 @@ def tokens():
     assert sample(logits(5, 1)).tolist() == [0] * 5 and sample(torch.full((2, 40), -torch.inf, device=DEVICE)).tolist() == [-1, -1]
 
 
+def forms():
+    """What code is compiled for is known before it is: rows that top-p leaves flat are not looked through twice."""
+    kernel, x = tilec.torch.sampling.sampling_kernel(False), logits(2, 9000, 1.0)
+    sample(x, top_p=0.9, uniform=numbers(2))
+    for k, p, m, flat in ((0, 0.9, 0.0, True), (0, 1.0, 0.0, False), (5, 0.9, 0.0, False), (0, 0.9, 0.1, False)):
+        values = {**dict.fromkeys(kernel.values, False), "temperature": 1.0, "top_k": k, "top_p": p, "min_p": m}
+        values = kernel._settle({"X": x}, values)
+        assert values["FLAT"] is flat and (values["N"], values["H"], values["L"]) == (4096, 128, 64)
+        names, chosen = kernel.chosen(None, None, {"X": tilec.torch.plan.described("X", x, None)}, values)
+        assert ("sampling_flat" in names) is flat and chosen == values
+
+
 def seeds():
     """The same token for the same seed and offset, wherever the row is; another for others, as often as probabilities say."""
     x = logits(1, 50, 1.0).expand(64, 50)
@@ -273,7 +285,7 @@ def graphs():
 
 
 if __name__ == "__main__":
-    every = {case.__name__: case for case in (tokens, seeds, losses, transforms, checked, refusals, graphs)}
+    every = {case.__name__: case for case in (tokens, forms, seeds, losses, transforms, checked, refusals, graphs)}
     for name in sys.argv[1:]:
         every[name]()
         print(name, "right", flush=True)

@@ -55,7 +55,7 @@ def test_experts(tmp_path, pytestconfig, case, mode):
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["right"]), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("case, mode", [("tokens", "sim"), ("seeds", "1"), ("losses", "1"), ("losses", "sim"), ("transforms", "1"), ("checked", "1"),
+@pytest.mark.parametrize("case, mode", [("tokens", "sim"), ("forms", "sim"), ("seeds", "1"), ("losses", "1"), ("losses", "sim"), ("transforms", "1"), ("checked", "1"),
                                         ("refusals", "1")])
 def test_sampling(tmp_path, pytestconfig, case, mode):
     if importlib.util.find_spec("torch") is None or not pytestconfig.option.library:
