@@ -230,5 +230,11 @@ dsl_names(Arena *arena, const Ast *ast)
     for (uint32_t k = 0; k < ast->modules.n; k++)
         for (uint32_t i = 0; i < ast->modules.at[k]->items.n; i++)
             walk_item(&w, &ast->modules.at[k]->items.at[i]);
+    for (uint32_t k = 0; k < ast->functions.n; k++) { /* what nothing names is not parsed */
+        const Name *name = &ast->functions.at[k]->name;
+        NameUse use = {name->span, name->span, name->text, "function"};
+        if (ast->functions.at[k]->body == NULL)
+            vec_push(arena, &w.uses, use);
+    }
     return w.uses;
 }
