@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""experts.py - examples/experts.tile, all its kernels one behind the other, in the interpreter and the simulator, against float64.
+"""experts_chain.py - examples/experts.tile, all its kernels one behind the other, in the interpreter and the simulator, against float64.
 
-    experts.py --tilec T --tilerun R
+    experts_chain.py --tilec T --tilerun R
 
 Experts without a token, one token, all tokens to one expert, 1 to 8 experts of a token, sizes that fill no tile, tokens counted in
 several chunks, the ways of today's models to choose.
