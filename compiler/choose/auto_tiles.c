@@ -125,6 +125,12 @@ estimate_launches(const Search *s, const TirFn *fn, TileChoice *choice)
 
     choice->launch = launch_cost_of_rows(arena, target, &terms, threads.lanes, threads.blocks);
     choice->estimate = choice->launch;
+    choice->loops = s->in_loop;
+    choice->programs = terms.tiles;
+    uint32_t warps = choice->warps;
+    const CostUnits *units = &choice->cost.units;
+    choice->alone = launch_cost_alone(arena, target, fn, &terms, units, warps, BUSY_WARPS);
+    choice->alone_beside = launch_cost_alone(arena, target, fn, &terms, units, warps, COUNTED_WARPS);
     choice->cost.per_work = row_ranks_clocks(&ranks, choice->values, &threads);
 }
 
@@ -467,6 +473,22 @@ estimate_rows(Search *s)
     }
 }
 
+/* Larger shapes with more warps, for launches that have an SM for each program. */
+static void
+list_wide(Search *s)
+{
+    for (uint32_t k = 0, n = s->n; k < n; k++) {
+        TileChoice wide = s->tried[k];
+        wide.warps = 8;
+        if (elements_of(s, &wide) < MANY_ELEMENTS)
+            continue;
+        list_rows(s, &wide);
+        for (uint32_t i = 0; i < MAX_AUTO; i++)
+            wide.values[i] *= wide.values[i] == MOST_ELEMENTS ? 2 : 1;
+        list_rows(s, &wide);
+    }
+}
+
 /* Of kernels without products: shapes of tiles that give a thread some elements, or the one size
  * that is open. */
 static void
@@ -492,6 +514,8 @@ search_rows(Search *s)
                 : index + 1 == total || !has_small_tiles(s, &choice))
             list_rows(s, &choice);
     }
+    if (s->thorough && s->warps == 0)
+        list_wide(s);
     estimate_rows(s);
 }
 

@@ -25,10 +25,15 @@ typedef struct TileChoice {
      * NULL: not known */
     const HostExpr *launch;
     const HostExpr *estimate; /* the same, to compare all tiles */
-    const char *about;        /* a line for remarks; NULL: there is none */
-    uint32_t report_row;      /* 1 + where the report's row of it begins; 0: none */
-    TirFn *fn;                /* the kernel after the passes .. */
-    LirFn *code;              /* .. and lowered, if that was done already and gave no messages */
+    /* of kernels without products: programs of a launch; its clocks where each has an SM, and as
+     * `launch` counts them, as if the SM's schedulers were busy with four warps */
+    const HostExpr *programs, *alone, *alone_beside;
+    bool loops;          /* it loads something in loops: then .. */
+    bool once;           /* .. it is to be compiled for those launches */
+    const char *about;   /* a line for remarks; NULL: there is none */
+    uint32_t report_row; /* 1 + where the report's row of it begins; 0: none */
+    TirFn *fn;           /* the kernel after the passes .. */
+    LirFn *code;         /* .. and lowered, if that was done already and gave no messages */
 } TileChoice;
 
 typedef struct TileChoices {

@@ -8,11 +8,14 @@
 #include "compiler/choose/tuning.h"
 #include "compiler/cost/launch_rows.h"
 #include "compiler/cost/trips.h"
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
 
 /* A form more must bring this much on average over the samples, or save this much at one of
  * them. */
 static const double worth = 0.01, spared = 0.08;
+/* A form for few rows, on average over samples of these. */
+static const double worth_alone = 0.01;
 /* Of products, whose sizes differ more than those of all else. */
 static const double worth_of_products = 0.0002;
 /* Percent that tiles beside those that auto takes cost more than is estimated, without warp
@@ -48,8 +51,20 @@ enum {
     OTHERS = sizeof others / sizeof others[0],
     SAMPLES = (TILED + FEW) * OTHERS,
     MOST_USUAL = 4, /* forms for usual sizes; .. */
-    FOR_FEW = 2     /* .. others for few elements; of products, all are for usual ones */
+    FOR_FEW = 2,    /* .. others for few elements; of products, all are for usual ones; .. */
+    ALONE = 4,      /* .. and others for launches that have an SM for each program, .. */
+    LESS_ALONE = 5 /* .. which are taken there if they are not estimated to take so many percent more */
 };
+
+/* Few rows, and what is beside them. */
+static const int64_t few_rows[] = {1, 4, 16, 32, 64, 128};
+static const int64_t lengths[] = {1024, 4096, 8192, 16384, 65536, 131072};
+enum { ROWS = sizeof few_rows / sizeof few_rows[0], LENGTHS = sizeof lengths / sizeof lengths[0] };
+
+typedef struct FewRows {
+    const int64_t **at;
+    uint32_t n;
+} FewRows;
 
 typedef struct Choosing {
     PassContext *px;
@@ -303,6 +318,101 @@ take_more(Choosing *c, const Measure *by)
     }
 }
 
+/* Whether a size ends the rows of something that a kernel reads: then it is not how many there
+ * are. */
+static bool
+ends_rows(const TirFn *fn, uint32_t size)
+{
+    bool ends = false;
+
+    for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
+        const TirTensor *read = walk.op->op == TIR_LOAD ? walk.op->tensor : NULL;
+        const TensorDim *last = read == NULL ? NULL : &read->dim[read->rank - 1];
+        ends |= read != NULL && read->rank > 1 && last->constant == 0 && last->size == size;
+    }
+    return ends;
+}
+
+/* Few rows of what a kernel reads: each size that may be how many, from one to many, with all
+ * others in tiles large. */
+static void
+draw_few_rows(Choosing *c, FewRows *out)
+{
+    const TirFn *fn = c->sample;
+
+    *out = (FewRows){arena_array(c->px->arena, const int64_t *, ROWS *LENGTHS * fn->sizes.n + 1), 0};
+    for (uint32_t i = 0; i < ROWS * LENGTHS * fn->sizes.n; i++) {
+        uint32_t rows = i / (ROWS * LENGTHS);
+        if (fn->sizes.at[rows].usual != 0 || !trips_in_tiles(fn, rows) || ends_rows(fn, rows))
+            continue;
+        int64_t *sizes = arena_array(c->px->arena, int64_t, fn->sizes.n + 1);
+        for (uint32_t k = 0; k < fn->sizes.n; k++)
+            sizes[k] = fn->sizes.at[k].usual != 0 ? fn->sizes.at[k].usual
+                       : k == rows                ? few_rows[i % ROWS]
+                       : trips_in_tiles(fn, k)    ? lengths[i / ROWS % LENGTHS]
+                                                  : others[0];
+        meet(fn, sizes);
+        if (allowed(fn, sizes))
+            out->at[out->n++] = sizes;
+    }
+}
+
+/* Clocks of plan `p` where it gives no SM more than one program; INFINITY: it gives some. */
+static double
+clocks_alone(const Choosing *c, uint32_t p, const int64_t *sizes)
+{
+    const Device device = target_device(c->px->target);
+    const TileChoice *choice = &c->plans->at[p].choice;
+    bool alone = choice->alone != NULL &&
+                 trips_evaluate(choice->programs, sizes, &device) <= device.at[DEVICE_SM_COUNT];
+
+    return alone ? (double)trips_evaluate(choice->alone, sizes, &device) : INFINITY;
+}
+
+/* The plan that saves the most where each program has an SM, on average over samples for which
+ * there are `least` clocks so far; how many plans there are: none saves enough. */
+static uint32_t
+best_alone(const Choosing *c, const FewRows *samples, const double *least)
+{
+    double best = worth_alone * samples->n;
+    uint32_t index = c->plans->n;
+
+    for (uint32_t p = 0; p < c->plans->n; p++) {
+        double gain = 0;
+        for (uint32_t i = 0; i < samples->n; i++) {
+            double clocks = clocks_alone(c, p, samples->at[i]);
+            gain += clocks < least[i] && least[i] < INFINITY ? log(least[i] / clocks) : 0;
+        }
+        if (gain > best) {
+            best = gain;
+            index = p;
+        }
+    }
+    return index;
+}
+
+/* Of kernels without products, takes forms for launches of few rows, where each program has an
+ * SM. */
+static void
+take_alone(Choosing *c)
+{
+    FewRows samples;
+    uint32_t most = c->n_taken + ALONE, more;
+
+    draw_few_rows(c, &samples);
+    double *least = arena_array(c->px->arena, double, samples.n + 1);
+    for (uint32_t i = 0; i < samples.n; i++) {
+        least[i] = INFINITY;
+        for (uint32_t k = 0; k < c->n_taken; k++)
+            least[i] = fmin(least[i], clocks_alone(c, c->taken[k], samples.at[i]));
+    }
+    while (c->n_taken < most && (more = best_alone(c, &samples, least)) < c->plans->n) {
+        c->taken[c->n_taken++] = more;
+        for (uint32_t i = 0; i < samples.n; i++)
+            least[i] = fmin(least[i], clocks_alone(c, more, samples.at[i]));
+    }
+}
+
 /* Plans for warp groups, or tiles where there are none for the kernel's own form. */
 static PlanCandidates
 candidates_beside(const Front *front, const PassContext *px, Arena *trials, const char *name,
@@ -335,6 +445,19 @@ more_than(Arena *arena, const HostExpr *clocks, int64_t more)
                        host_int(arena, 100));
 }
 
+/* Clocks by which a launch takes such a form: it does where each program has an SM. */
+static const HostExpr *
+for_alone(const Choosing *c, const TileChoice *choice)
+{
+    Arena *arena = c->px->arena;
+    const HostExpr *wait = host_binary(arena, HOST_SUB, choice->programs, host_int(arena, 1));
+
+    wait = host_binary(arena, HOST_DIV, wait, host_device(arena, DEVICE_SM_COUNT));
+    wait = host_binary(arena, HOST_MIN, wait, host_int(arena, 1));
+    return host_binary(arena, HOST_MUL, more_than(arena, choice->alone_beside, -LESS_ALONE),
+                       host_binary(arena, HOST_ADD, host_int(arena, 1), wait));
+}
+
 /* For few elements: twice as long where none of the sizes that are divided into tiles is small. */
 static const HostExpr *
 for_few(const Choosing *c, const HostExpr *clocks)
@@ -358,10 +481,13 @@ for_few(const Choosing *c, const HostExpr *clocks)
                        host_binary(arena, HOST_ADD, host_int(arena, 1), beyond));
 }
 
-/* One of tiles, if it is not that of the kernel itself. */
+/* One of tiles, if it is not that of the kernel itself.  More warps are for launches that have an
+ * SM for each program. */
 static void
-cost_more(Arena *arena, PlanCandidate *other)
+cost_more(Arena *arena, const TileChoice *own, PlanCandidate *other)
 {
+    if (other->choice.alone != NULL && other->choice.warps > own->warps)
+        other->cost = other->estimate = NULL;
     if (other->cost == NULL)
         return;
     other->cost = more_than(arena, other->cost, TILES_MORE);
@@ -402,7 +528,7 @@ plan_variants(const Front *front, PassContext *px, Arena *trials, const char *na
         return out;
     for (uint32_t p = 0; p < plans.n && own->plan.consumers == 0; p++)
         if (p != first)
-            cost_more(px->arena, &plans.at[p]);
+            cost_more(px->arena, own, &plans.at[p]);
     if (front->options->tuning != NULL && own->plan.consumers > 0)
         c.measured = tuning_times(px->arena, diag, front->options->tuning_path,
                                   front->options->tuning, px->target, c.sample, &open);
@@ -421,6 +547,8 @@ plan_variants(const Front *front, PassContext *px, Arena *trials, const char *na
                              .spared = spared,
                              .most = c.products ? MOST_VARIANTS : MOST_USUAL});
     uint32_t usual = c.n_taken;
+    take_alone(&c);
+    uint32_t alone = c.n_taken;
     int32_t few_more = px->target->launch_times.few_more;
     if (own->plan.consumers > 0 && few_more > 0)
         take_more(&c, &(Measure){.clocks = c.costs,
@@ -432,8 +560,12 @@ plan_variants(const Front *front, PassContext *px, Arena *trials, const char *na
                                                                          : MOST_VARIANTS});
     while (out.n < c.n_taken) {
         const PlanCandidate *plan = &plans.at[c.taken[out.n]];
-        const HostExpr *cost = out.n < usual ? plan->cost : for_few(&c, plan->cost);
-        out.at[out.n++] = (PlanVariant){plan->choice, cost};
+        const HostExpr *cost = out.n < usual   ? plan->cost
+                               : out.n < alone ? for_alone(&c, &plan->choice)
+                                               : for_few(&c, plan->cost);
+        out.at[out.n] = (PlanVariant){plan->choice, cost};
+        out.at[out.n].choice.once = out.n >= usual && out.n < alone && plan->choice.loops;
+        out.n++;
     }
     return out;
 }

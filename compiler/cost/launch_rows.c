@@ -38,8 +38,10 @@ access_of(Arena *arena, const TirOp *op)
 
     for (TirDims d = tir_dims(op); tir_dims_next(&d);)
         run = d.range ? d.length : 1;
-    return (RowAccess){term_elements(arena, op->tensor), dtype_bits(op->tensor->dtype),
-                       host_int(arena, run)};
+    /* a program that reads one element does not read them all: its place may be loaded */
+    bool one = op->op == TIR_LOAD && op->results[0]->type.rank == 0;
+    return (RowAccess){one ? host_int(arena, 1) : term_elements(arena, op->tensor),
+                       dtype_bits(op->tensor->dtype), host_int(arena, run)};
 }
 
 /* Neighbours that begin anywhere are in one sector more than they fill. */
@@ -158,6 +160,32 @@ launch_additions_of_rows(const Target *target, const CostUnits *units)
     enum { ADDED = 4 };
 
     return ADDED * (units->atomic / target->addition_clocks) / iterations(units);
+}
+
+static bool
+loads_ahead(const TirFn *fn)
+{
+    bool ahead = false;
+
+    for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);)
+        ahead |= walk.op->op == TIR_LOAD && tir_is_loaded_ahead(walk.op);
+    return ahead;
+}
+
+const HostExpr *
+launch_cost_alone(Arena *arena, const Target *target, const TirFn *fn, const RowTerms *terms,
+                  const CostUnits *units, uint32_t warps, uint32_t counted)
+{
+    double work = (units->special + units->lanes + units->shared + units->global) /
+                  iterations(units);
+    double lanes = work * counted / warps + launch_additions_of_rows(target, units);
+    int64_t wait = loads_ahead(fn) ? 0 : llround(target->chip.loop_times.copy_wait);
+    uint32_t loops = all_loops(fn).n;
+    const HostExpr *more = term_make(arena, HOST_SUB, terms->trips,
+                                     host_int(arena, loops > 0 ? loops : 1));
+
+    return term_make(arena, HOST_ADD, launch_cost_of_rows(arena, target, terms, lanes, 1),
+                     term_make(arena, HOST_MUL, more, host_int(arena, wait)));
 }
 
 /* Whether a mask may yet leave out iterations of a loop. */

@@ -42,6 +42,17 @@ int32_t launch_most_blocks(const Target *target, uint32_t warps);
  * compares them). */
 const HostExpr *launch_cost_of_rows(Arena *arena, const Target *target, const RowTerms *terms,
                                     double lanes, int32_t blocks);
+enum {
+    BUSY_WARPS = 16,  /* that keep an SM busy, .. */
+    COUNTED_WARPS = 4 /* .. and as many as launch_cost_of_rows counts */
+};
+
+/* The same where an SM has one program: its own warps alone do all its work, and nothing else runs
+ * while iterations but the first of a loop wait for what they load, unless it is loaded ahead.
+ * `counted`: warps that keep it busy. */
+const HostExpr *launch_cost_alone(Arena *arena, const Target *target, const TirFn *fn,
+                                  const RowTerms *terms, const CostUnits *units, uint32_t warps,
+                                  uint32_t counted);
 int64_t launch_clocks_of_rows(const Target *target, const RowCounts *counts, double lanes,
                               int32_t blocks);
 

@@ -55,6 +55,7 @@ lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
         px.warps = choice->warps;
     if (choice != NULL && choice->stages > 0)
         px.stages = choice->stages;
+    px.once = choice != NULL && choice->once;
     if (choice != NULL && choice->stages == 1 && choice->plan.consumers == 0)
         tile_choice_say_one_stage(fn->body);
     note_choice(fn, &px);

@@ -288,9 +288,9 @@ lower_least_even(const Lowering *lo)
         open += op->tensor->dim[tir_last_dim(op).dim].constant == 0 ? n : -n;
         most = words > most ? words : most;
     }
-    if (open <= 0 || ((!streams || loads < 2) && most <= FEW_WORDS))
+    if (open <= 0 || (!lo->px->once && (!streams || loads < 2) && most <= FEW_WORDS))
         return 0;
-    return most > FEW_WORDS || streams ? WORD_BYTES : ACCESS_BYTES;
+    return most > FEW_WORDS || streams || lo->px->once ? WORD_BYTES : ACCESS_BYTES;
 }
 
 LirReg

@@ -78,9 +78,10 @@ typedef struct PassContext {
         NARROW_ERROR
     } narrow;         /* of accesses of fewer than 4 bytes */
     bool in_sequence; /* the module has other kernels, which run before or after this one */
-    bool trial;       /* only the cost is wanted: passes may skip what cost.c does not read */
-    Buf *report;      /* facts for --report; NULL: not wanted */
-    Buf *bugs;        /* faults that a pass finds in the work of another pass */
+    bool once;  /* a form for launches that have an SM for each program: its code runs once there */
+    bool trial; /* only the cost is wanted: passes may skip what cost.c does not read */
+    Buf *report; /* facts for --report; NULL: not wanted */
+    Buf *bugs;   /* faults that a pass finds in the work of another pass */
 } PassContext;
 
 /* form_products.c: behind pass `plan`: whether products had a form that only a plan has, and there
