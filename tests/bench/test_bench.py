@@ -488,12 +488,14 @@ def test_rows_ways(tmp_path, monkeypatch):
     monkeypatch.setattr(tilec_torch, "number_of", lambda device: 0)
     monkeypatch.setattr(tilec_torch.Module, "facts", lambda self, device=None: {"sm_count": 132, "sm_shared": 233472})
     built = rows.compile_all(os.environ["TILEC"], [(name, 1, 1) for name in rows.OTHER_WAY], str(tmp_path))
-    for name, few, many in (("softmax", (16, 65536), (2048, 8192)), ("loss", (1, 128256), (128, 128256)),
-                            ("column-sums", (128, 8192), (16384, 1000))):
+    # an H200 takes 8.6 us by two kernels for a loss of 16 rows, 16.1 by one; of 128 rows 20.0 by both
+    for name, ones, twos in (("softmax", [(2048, 8192)], [(16, 65536)]), ("loss", [], [(1, 128256), (16, 128256)]),
+                             ("column-sums", [(16384, 1000)], [(128, 8192)])):
         names = (name, rows.OTHER_WAY[name])
         ways = [tilec_torch.load(built[n, 0, ""]).select(*rows.PROGRAMS[n][1].split()) for n in names]
-        chosen = [tilec_torch.quickest(*ways, X=Tensor(*shape), Y=Tensor(*shape[:1 if name == "loss" else 2])) for shape in (many, few)]
-        assert chosen == ways, name
+        for way, shapes in zip(ways, (ones, twos)):
+            for few in shapes:
+                assert tilec_torch.quickest(*ways, X=Tensor(*few), Y=Tensor(*few[:1 if name == "loss" else 2])) is way, (name, few)
     ways[1].clocks = lambda **_: None
     assert tilec_torch.quickest(*ways, X=Tensor(*few)) is ways[0]
 
