@@ -221,7 +221,7 @@ def moe(x, scores, w_gate_up, w_down, top_k=None, *, scoring="softmax", normaliz
             raise Error("moe: bias and groups are for scoring='sigmoid'")
         top_k = _whole("top_k", top_k, 1, min(experts, MOST_OF_A_TOKEN))
         scores = _tensor("scores", scores, OF_SCORES, (*lead, experts), f"float32, bfloat16 or float16 {[*lead, experts]}")
-        scale, normalize = float(numbers.plain("moe", "scale", scale)), bool(normalize)
+        scale, normalize = float(numbers.plain("moe", "scale", scale, none=False)), bool(normalize)
         if bias is None and groups is None:
             kind, arguments = "routed", (scores.reshape(-1, experts), rows, *products, scale, top_k, scoring == "sigmoid", normalize)
         else:

@@ -134,7 +134,7 @@ def _aligned(tensor):
 
 
 def _limit(name, value, most=numbers.LARGEST_F32):
-    value = numbers.plain(NAME, name, value)
+    value = numbers.plain(NAME, name, value, none=False)
     if not 0 <= value <= most:
         raise Error(f"{NAME}: {name} is {'from 0 to 1' if most == 1 else '0 or more'}, and not {value}")
     return float(value)

@@ -63,7 +63,7 @@ def _prepare(seeded):
 
 def _plain(name, value, least, most):
     """An option of all rows."""
-    value = numbers.plain("sample", name, value)
+    value = numbers.plain("sample", name, value, none=False)
     if not least <= value <= most or value == math.inf:
         raise Error(f"sample: {name} is {'0 or more' if most > 1 else 'from 0 to 1'}, and not {value}")
     return value
@@ -84,7 +84,7 @@ def _whole(name, value, logits, rows):
     """Seeds and offsets: of all rows, or of each."""
     if isinstance(value, torch.Tensor):
         return _per_row(name, value, rows, logits.device, torch.int32)
-    value = numbers.plain("sample", name, value)
+    value = numbers.plain("sample", name, value, none=False)
     if isinstance(value, float) or not -2**63 <= value < 2**64:
         raise Error(f"sample: {name} must be a whole number of 64 bits, not {value}")
     return torch.full((rows,), (value + 2**31) % 2**32 - 2**31, dtype=torch.int32, device=logits.device)

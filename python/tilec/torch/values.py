@@ -13,8 +13,10 @@ SYMBOLS = torch.SymInt, torch.SymFloat, torch.SymBool  # of a trace
 LARGEST_F32, LARGEST_I32 = 3.4028235677973366e38, 2**31 - 1  # from the first on it would round to infinity
 
 
-def plain(kernel, name, value):
-    """A bool, an int or a float, of NumPy's, too."""
+def plain(kernel, name, value, none=True):
+    """A bool, an int or a float, of NumPy's, too; None stands for what has no value, where there is such."""
+    if value is None and not none:
+        raise Error(f"{kernel}: {name} must be a number, not None")
     if type(value) in PLAIN or isinstance(value, SYMBOLS):
         return value
     if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):

@@ -262,6 +262,7 @@ def refusals():
             ("scoring, bias, groups and scale are about scores", lambda: moe(x, None, g, w, weights=weights, ids=ids, scale=2.0)),
             ("ids is int32 [5, 2]; it must be int32 [5, 3]", lambda: moe(x, None, g, w, 3, weights=weights, ids=ids)),
             ("weights is float64 [5, 2]; it must be float32 [5, 2]", lambda: moe(x, None, g, w, weights=weights.double(), ids=ids)),
+            ("scale must be a number, not None", lambda: moe(x, s, g, w, 2, scale=None)),
             ("is on the device 'meta'", lambda: moe(x, s, g.to("meta"), w, 2))):
         refused(words, ask)
     y = x.clone().requires_grad_()

@@ -233,7 +233,8 @@ def refusals():
             ("and have the shape [3, 0]", lambda: sample(x[:, :0])), ("X is torch.float64, which kernels do not take", lambda: sample(x.double())),
             ("temperature is 0 or more, and not -1.0", lambda: sample(x, -1.0)), ("temperature is 0 or more, and not inf", lambda: sample(x, float("inf"))),
             ("top_p is from 0 to 1, and not 1.5", lambda: sample(x, top_p=1.5)), ("min_p is from 0 to 1, and not nan", lambda: sample(x, min_p=float("nan"))),
-            ("top_k must be a whole number, not 2.5", lambda: sample(x, top_k=2.5)), ("top_k must be a number or a bool, not str", lambda: sample(x, top_k="a")),
+            ("top_k must be a whole number, not 2.5", lambda: sample(x, top_k=2.5)), ("top_p must be a number, not None", lambda: sample(x, top_p=None)),
+            ("top_k must be a number or a bool, not str", lambda: sample(x, top_k="a")),
             ("temperature is [2], and must be a number, or one for each row, [3]", lambda: sample(x, u[:2])),
             ("top_k is float32, and must be whole numbers", lambda: sample(x, top_k=u)), ("uniform must be a tensor, not float", lambda: sample(x, uniform=0.5)),
             ("uniform is [2]", lambda: sample(x, uniform=u[:2])), ("one of these", lambda: sample(x, uniform=u, seed=1)),
@@ -254,6 +255,7 @@ def refusals():
             ("reduction is mean, sum or none, not avg", lambda: linear_cross_entropy(x, w, y, reduction="avg")),
             ("label_smoothing is from 0 to 1, and not 2", lambda: linear_cross_entropy(x, w, y, label_smoothing=2)),
             ("softcap is 0 or more, and not -1", lambda: linear_cross_entropy(x, w, y, softcap=-1)),
+            ("z_loss must be a number, not None", lambda: linear_cross_entropy(x, w, y, z_loss=None)),
             ("z_loss must be a number or a bool, not str", lambda: linear_cross_entropy(x, w, y, z_loss="a"))):
         refused(words, call)
     made = torch.autograd.grad(linear_cross_entropy(x, w, y), x, create_graph=True)[0]
